@@ -1,0 +1,55 @@
+"""One session for each habit: `nox -s tests`, `slow`, `lint`, `docs`, `bench`.
+
+Each session makes an environment of its own, with uv where there is one. `nox --no-venv -s tests` uses the environment
+that is active instead, and installs nothing.
+"""
+
+import nox
+
+nox.needs_version = ">=2024.4.15"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.sessions = ["lint", "tests", "docs"]
+
+
+def install(session: nox.Session, *extras: str) -> None:
+    """Install the checkout with `extras`, unless the session uses the active environment."""
+    if session.venv_backend != "none":
+        session.install("--editable", f".[{','.join(extras)}]" if extras else ".")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Every test that is not slow."""
+    install(session, "dev")
+    session.run("pytest", "-n", "2", *session.posargs)
+
+
+@nox.session
+def slow(session: nox.Session) -> None:
+    """The statistical and the long tests."""
+    install(session, "dev")
+    session.run("pytest", "-n", "2", "-m", "slow", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, types and the direction of imports."""
+    install(session, "dev")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("pyright")
+    session.run("lint-imports")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation, warnings being errors."""
+    install(session, "docs")
+    session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Timings: what a step costs as the dimension grows."""
+    install(session)
+    session.run("python", "benchmarks/ratios.py", *session.posargs)
