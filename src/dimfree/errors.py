@@ -1,0 +1,40 @@
+"""Checks at the edge of the library: what was given, what is wrong, what to do."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+
+class InvalidInput(ValueError):
+    """An argument that the library cannot work with, said in the user's words."""
+
+
+def is_concrete(*values: Any) -> bool:
+    """Whether every array in `values` holds numbers that can be checked; inside jit, vmap or grad none does."""
+    return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(values))
+
+
+def require(condition: Any, message: str) -> None:
+    """Raise `InvalidInput(message)` unless the (concrete) condition holds."""
+    if not bool(np.all(condition)):
+        raise InvalidInput(message)
+
+
+def positive_integer(value: Any, name: str, *, minimum: int = 1) -> int:
+    """`value` as an int of at least `minimum`, or an error that names it."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < minimum:
+        raise InvalidInput(f"{name} = {value!r} was given; it must be a whole number, at least {minimum}.")
+    return int(value)
+
+
+def nonnegative_number(value: Any, name: str, *, meaning: str = "") -> None:
+    """Check that a number (or array of numbers) is finite and not negative; traced values pass."""
+    if not is_concrete(value):
+        return
+    try:
+        numbers = np.asarray(value, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name} = {value!r} was given; it must be a number{meaning}.") from error
+    require(np.isfinite(numbers) & (numbers >= 0), f"{name} = {value} was given; it must be zero or positive{meaning}.")

@@ -1,0 +1,1 @@
+"""Expectations over Gaussian local fields."""

@@ -1,0 +1,153 @@
+"""Expectations of functions of Gaussian fields, with derivatives that are right at kinks and singular covariances."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from .factor import psd_factor
+from .rules import GaussHermite, Rule
+
+# Points are taken in blocks of this many numbers of output, so that memory stays near 100 MB at any width.
+_BLOCK_NUMBERS = 2**22
+
+
+class FieldRule(eqx.Module):
+    """How an expectation over the fields and the label noise is taken.
+
+    **Arguments:**
+
+    - `fields`: the rule for the fields.
+    - `noise_nodes`: Gauss-Hermite nodes for the noise (few where the integrand is polynomial in it); `None` if the
+      noise is one more direction of the rule for the fields.
+    - `smooth`: whether the integrand has no kink; this decides how the derivative is taken.
+    """
+
+    fields: Rule
+    noise_nodes: int | None = eqx.field(static=True)
+    smooth: bool = eqx.field(static=True)
+
+    def points(self, dimension: int):
+        """Standard normal nodes for fields and noise, and weights."""
+        if self.noise_nodes is None:
+            nodes, weights = self.fields.points(dimension + 1)
+            return nodes[:, :dimension], nodes[:, dimension], weights
+        nodes, weights = self.fields.points(dimension)
+        noise, noise_weights = GaussHermite(self.noise_nodes).points(1)
+        repeated = np.repeat(nodes, len(noise), axis=0)
+        return repeated, np.tile(noise[:, 0], len(nodes)), np.multiply.outer(weights, noise_weights).reshape(-1)
+
+    def companion(self) -> "FieldRule":
+        """Another rule of the kind, to estimate the error with."""
+        return FieldRule(self.fields.companion(), self.noise_nodes, self.smooth)
+
+
+def expectation(
+    function: Callable[[Float[Array, " r"], Float[Array, ""], Any], PyTree[Array]],
+    covariance: Float[Array, "r r"],
+    parameters: Any,
+    rule: FieldRule,
+) -> PyTree[Array]:
+    r"""$\mathbb{E}[F(u, z; \theta)]$ over fields $u \sim N(0, C)$ and noise $z \sim N(0, 1)$.
+
+    Its derivative with respect to $C$ is not that of the sum over nodes. For smooth integrands it is
+    $\tfrac12 \mathbb{E}[\partial_a \partial_b F]$ (Price's theorem), which holds for singular $C$; for integrands with
+    kinks it is $\mathbb{E}[F \, \partial_C \log \text{density}]$, because differentiating through the nodes would miss
+    the contribution of the kink itself. The latter needs a regular $C$; on its null space the derivative is dropped.
+
+    **Arguments:**
+
+    - `function`: $F$ of the fields `(r,)`, the noise (a number) and the parameters; closing over traced values is an
+      error.
+    - `covariance`: $C$, shape `(r, r)`.
+    - `parameters`: pytree of arrays that $F$ also depends on, differentiably.
+    - `rule`: how to integrate.
+    """
+    return _expectation(covariance, parameters, function=function, rule=rule)
+
+
+@eqx.filter_custom_jvp
+def _expectation(covariance, parameters, *, function, rule):
+    nodes, noise, weights = rule.points(covariance.shape[-1])
+    factor, _ = psd_factor(covariance)
+
+    def weighted(block):
+        block_nodes, block_noise, block_weights = block
+        values = jax.vmap(function, in_axes=(0, 0, None))(block_nodes @ factor.T, block_noise, parameters)
+        return jax.tree.map(lambda value: jnp.tensordot(block_weights, value, axes=1), values)
+
+    numbers = sum(
+        leaf.size for leaf in jax.tree.leaves(jax.eval_shape(function, covariance[0], covariance[0, 0], parameters))
+    )
+    blocks = -(-len(weights) * (numbers + nodes.shape[1]) // _BLOCK_NUMBERS)
+    if blocks == 1:
+        return weighted((jnp.asarray(nodes), jnp.asarray(noise), jnp.asarray(weights)))
+    padding = -len(weights) % blocks  # padded points have weight zero
+    split = tuple(
+        jnp.asarray(np.concatenate([a, np.zeros((padding, *a.shape[1:]))]).reshape(blocks, -1, *a.shape[1:]))
+        for a in (nodes, noise, weights)
+    )
+    first = weighted(jax.tree.map(lambda a: a[0], split))
+    total, _ = jax.lax.scan(
+        lambda carry, block: (jax.tree.map(jnp.add, carry, weighted(block)), None),
+        first,
+        jax.tree.map(lambda a: a[1:], split),
+    )
+    return total
+
+
+@_expectation.def_jvp
+def _expectation_jvp(primals, tangents, *, function, rule):
+    covariance, parameters = primals
+    d_covariance, d_parameters = tangents
+    value = _expectation(covariance, parameters, function=function, rule=rule)
+    tangent = jax.tree.map(jnp.zeros_like, value)
+    if d_covariance is not None:
+        derivative = _price if rule.smooth else _score
+        tangent = _expectation(
+            covariance,
+            (parameters, covariance, d_covariance, value),
+            function=functools.partial(derivative, function),
+            rule=rule,
+        )
+    if jax.tree.leaves(d_parameters):
+        moved = _expectation(
+            covariance,
+            (parameters, d_parameters),
+            function=functools.partial(_along_parameters, function),
+            rule=rule,
+        )
+        tangent = jax.tree.map(jnp.add, tangent, moved)
+    return value, tangent
+
+
+def _price(function, fields, noise, parameters):
+    original, _, d_covariance, _ = parameters
+
+    def directional(first, second):
+        def inner(u):
+            return jax.jvp(lambda v: function(v, noise, original), (u,), (first,))[1]
+
+        return jax.jvp(inner, (fields,), (second,))[1]
+
+    terms = jax.vmap(directional)(jnp.eye(fields.shape[0]), d_covariance.T)
+    return jax.tree.map(lambda term: 0.5 * term.sum(axis=0), terms)
+
+
+def _score(function, fields, noise, parameters):
+    original, covariance, d_covariance, mean = parameters
+    inverse = jnp.linalg.pinv(covariance, hermitian=True)
+    standardised = inverse @ fields
+    score = 0.5 * (standardised @ d_covariance @ standardised - jnp.sum(inverse * d_covariance))
+    # The score has mean zero: subtracting the mean changes nothing in the limit and removes most of the error.
+    return jax.tree.map(lambda value, m: score * (value - m), function(fields, noise, original), mean)
+
+
+def _along_parameters(function, fields, noise, parameters):
+    original, direction = parameters
+    return eqx.filter_jvp(lambda theta: function(fields, noise, theta), (original,), (direction,))[1]
