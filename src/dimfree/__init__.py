@@ -1,0 +1,87 @@
+"""Exact, dimension-free descriptions of stochastic gradient descent in high dimension.
+
+The public surface, in the order of the story: problem, algorithm, start, limit, solve or simulate, check, show.
+Importing the package is cheap: a name is imported from its module when it is first used.
+"""
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+# Limits are solved to tolerances that single precision cannot hold, and JAX decides precision once for the process.
+# An explicit JAX_ENABLE_X64=0 in the environment is respected.
+if os.environ.setdefault("JAX_ENABLE_X64", "1") not in ("0", "false", "False") and "jax" in sys.modules:
+    sys.modules["jax"].config.update("jax_enable_x64", True)
+
+if TYPE_CHECKING:
+    from . import plot
+    from .algorithms import OnlineSGD
+    from .checking import CheckResult, check
+    from .citations import cite
+    from .errors import InvalidInput
+    from .gaussian.rules import GaussHermite, Sobol
+    from .limits import gradient_flow, linear_noise, ode, sde
+    from .problems import LocalFields, MultiIndex, PhaseRetrieval, Problem, SingleIndex, TwoLayer
+    from .simulation import random_state, simulate
+    from .solving import solve
+    from .state import State
+    from .trajectory import Outcome, Trajectory
+
+__all__ = [
+    "CheckResult",
+    "GaussHermite",
+    "InvalidInput",
+    "LocalFields",
+    "MultiIndex",
+    "OnlineSGD",
+    "Outcome",
+    "PhaseRetrieval",
+    "Problem",
+    "SingleIndex",
+    "Sobol",
+    "State",
+    "Trajectory",
+    "TwoLayer",
+    "check",
+    "cite",
+    "gradient_flow",
+    "linear_noise",
+    "ode",
+    "plot",
+    "random_state",
+    "sde",
+    "simulate",
+    "solve",
+]
+
+_HOMES = {
+    "problems": ("LocalFields", "MultiIndex", "PhaseRetrieval", "Problem", "SingleIndex", "TwoLayer"),
+    "algorithms": ("OnlineSGD",),
+    "state": ("State",),
+    "simulation": ("random_state", "simulate"),
+    "limits": ("gradient_flow", "linear_noise", "ode", "sde"),
+    "gaussian.rules": ("GaussHermite", "Sobol"),
+    "solving": ("solve",),
+    "trajectory": ("Outcome", "Trajectory"),
+    "checking": ("CheckResult", "check"),
+    "citations": ("cite",),
+    "errors": ("InvalidInput",),
+}
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "plot":
+        return importlib.import_module(".plot", __name__)
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("dimfree")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"dimfree has no public name {name!r}; it has {', '.join(__all__)}.")
+    value = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,5 @@
+"""How the weights move."""
+
+from .online import OnlineSGD
+
+__all__ = ["OnlineSGD"]

@@ -1,0 +1,118 @@
+"""What to cite for what was used."""
+
+import importlib.metadata
+from typing import Any
+
+from .algorithms import OnlineSGD
+from .errors import InvalidInput
+from .limits import DiffusionLimit, LinearNoiseLimit, MeanLimit
+from .problems import Problem
+from .trajectory import Trajectory
+
+_ENTRIES = {
+    "saad1995": r"""@article{saad1995,
+  author  = {Saad, David and Solla, Sara A.},
+  title   = {On-line learning in soft committee machines},
+  journal = {Physical Review E},
+  volume  = {52},
+  number  = {4},
+  pages   = {4225--4243},
+  year    = {1995},
+  doi     = {10.1103/PhysRevE.52.4225},
+}""",
+    "mignacco2021": r"""@article{mignacco2021,
+  author  = {Mignacco, Francesca and Urbani, Pierfrancesco and Zdeborov{\'a}, Lenka},
+  title   = {Stochasticity helps to navigate rough landscapes: comparing gradient-descent-based algorithms in the phase
+             retrieval problem},
+  journal = {Machine Learning: Science and Technology},
+  volume  = {2},
+  number  = {3},
+  pages   = {035029},
+  year    = {2021},
+}""",
+    "benarous2022": r"""@inproceedings{benarous2022,
+  author        = {Ben Arous, G{\'e}rard and Gheissari, Reza and Jagannath, Aukosh},
+  title         = {High-dimensional limit theorems for {SGD}: Effective dynamics and critical scaling},
+  booktitle     = {Advances in Neural Information Processing Systems},
+  volume        = {35},
+  year          = {2022},
+  eprint        = {2206.04030},
+  archiveprefix = {arXiv},
+}""",
+    "arnaboldi2023": r"""@misc{arnaboldi2023,
+  author        = {Arnaboldi, Luca and Krzakala, Florent and Loureiro, Bruno and Stephan, Ludovic},
+  title         = {Escaping mediocrity: how two-layer networks learn hard generalized linear models with {SGD}},
+  year          = {2023},
+  eprint        = {2305.18502},
+  archiveprefix = {arXiv},
+}""",
+    "loureiro2023": r"""@misc{loureiro2023,
+  author       = {Loureiro, Bruno},
+  title        = {Dimension-free limits of {SGD} for two-layers neural networks (and some applications)},
+  howpublished = {Slides of a talk at ``Statistical Physics and Machine Learning back together again''},
+  month        = aug,
+  year         = {2023},
+}""",
+    "bocchi2026": r"""@misc{bocchi2026,
+  author        = {Bocchi, Dario and Regimbeau, Theotime and Lucibello, Carlo and Saglietti, Luca and
+                   Cammarota, Chiara},
+  title         = {Escape dynamics and implicit bias of one-pass {SGD} in overparameterized quadratic networks},
+  year          = {2026},
+  eprint        = {2604.03068},
+  archiveprefix = {arXiv},
+}""",
+}
+
+_LIMITS = {
+    "gradient flow": ("saad1995",),
+    "ODE": ("saad1995", "benarous2022"),
+    "SDE": ("saad1995", "benarous2022", "arnaboldi2023"),
+    "linear noise": ("saad1995", "benarous2022", "arnaboldi2023"),
+}
+
+
+def cite(*objects: Any) -> str:
+    """BibTeX entries of what the given objects rest on, and of dimfree itself.
+
+    **Arguments:**
+
+    - `objects`: problems, algorithms, limits and trajectories, in any order.
+
+    ??? example
+        >>> import dimfree
+        >>> "saad1995" in dimfree.cite(dimfree.TwoLayer(width=2, activation="erf"))
+        True
+    """
+    keys = dict.fromkeys(key for item in objects for key in _sources(item))
+    missing = [key for key in keys if key not in _ENTRIES]
+    if missing:
+        raise InvalidInput(
+            f"A problem names the sources {', '.join(missing)}, which have no BibTeX entry in dimfree; "
+            f"it has {', '.join(_ENTRIES)}."
+        )
+    return "\n\n".join([_own_entry(), *(_ENTRIES[key] for key in _ENTRIES if key in keys)])
+
+
+def _sources(item: Any) -> tuple[str, ...]:
+    if isinstance(item, Problem):
+        return item.sources
+    if isinstance(item, OnlineSGD):
+        return ()
+    if isinstance(item, MeanLimit):
+        return (*item.problem.sources, *_LIMITS["ODE" if item.second_order else "gradient flow"])
+    if isinstance(item, DiffusionLimit | LinearNoiseLimit):
+        return (*item.problem.sources, *_LIMITS["SDE"])
+    if isinstance(item, Trajectory):
+        return (*item.problem.sources, *_LIMITS.get(dict(item.provenance).get("limit", ""), ()))
+    called = f" Call it first: {item.__name__}(...)." if isinstance(item, type) or callable(item) else ""
+    raise InvalidInput(
+        f"cite was given {item!r:.80}; pass problems, algorithms, limits (dimfree.ode(...)) or trajectories.{called}"
+    )
+
+
+def _own_entry() -> str:
+    return f"""@misc{{dimfree,
+  author = {{{{The dimfree developers}}}},
+  title  = {{dimfree: exact, dimension-free descriptions of stochastic gradient descent in high dimension}},
+  note   = {{Version {importlib.metadata.version("dimfree")}}},
+}}"""

@@ -1,0 +1,150 @@
+"""The covariance of the increment: the diffusion around the ODE, and its linearisation."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from ..algorithms import OnlineSGD
+from ..errors import InvalidInput, is_concrete
+from ..gaussian.expectation import expectation
+from ..gaussian.rules import Rule
+from ..problems import Problem
+from ..problems.base import split_fields
+from ..state import Coordinates, State
+from .drift import MeanLimit, mean_moments, ode
+
+
+@eqx.filter_jit
+def increment_covariance(mean: MeanLimit, alpha: Float[Array, ""] | float, state: State) -> Float[Array, "n n"]:
+    r"""Covariance, over samples, of the increment that a sample makes of the coordinates of the State.
+
+    It is that of the whole increment, second-order term included: with the gradient noise alone the variance of Q
+    comes out wrong by a factor up to 2.5. In closed form for quadratic networks.
+
+    Arnaboldi et al. 2023, eq. (62), holds after doubling the learning rate in the terms with the variance of Q.
+    """
+    problem, algorithm, coordinates = mean.problem, mean.algorithm, mean.coordinates
+    alpha = jnp.asarray(alpha, float)
+    known = problem.known_second_moments(state) if mean.rule is None else None
+    if known is not None:
+        flat, unravel = ravel_pytree(mean_moments(problem, state, None))
+
+        def of_moments(vector):
+            moments = algorithm.limit_moments(unravel(vector))
+            return coordinates.pack(algorithm.increment(state, moments, alpha))
+
+        linear = jax.jacfwd(of_moments)(flat)
+        return linear @ (known - jnp.outer(flat, flat)) @ linear.T
+
+    parameters = (problem, algorithm, state, problem.readout_of(state), alpha)
+    first, second = expectation(_increment_and_square, state.covariance, parameters, problem.rule(mean.rule))
+    return second - jnp.outer(first, first)
+
+
+def _increment_and_square(fields, noise, parameters):
+    problem, algorithm, state, readout, alpha = parameters
+    moments = problem.sample_moments(*split_fields(problem, fields), noise, readout)
+    increment = algorithm.increment(state, algorithm.limit_moments(moments), alpha)
+    vector = algorithm.coordinates(problem).pack(increment)
+    return vector, jnp.outer(vector, vector)
+
+
+class _Fluctuating(eqx.Module):
+    """What the descriptions of fluctuations share: the ODE that they fluctuate around, and the dimension."""
+
+    mean: MeanLimit
+    d: Float[Array, ""]
+
+    @property
+    def problem(self) -> Problem:
+        return self.mean.problem
+
+    @property
+    def algorithm(self) -> OnlineSGD:
+        return self.mean.algorithm
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """The numbers that move."""
+        return self.mean.coordinates
+
+    @property
+    def expectation(self) -> str:
+        """How averages over the fields are taken, in words."""
+        return self.mean.expectation
+
+    def covariance(self, alpha: Float[Array, ""] | float, state: State) -> Float[Array, "n n"]:
+        """Covariance of the coordinates gained per unit of alpha."""
+        return increment_covariance(self.mean, alpha, state) / (self.algorithm.batch_size**2 * self.d)
+
+
+class DiffusionLimit(_Fluctuating):
+    r"""The leading fluctuations at large but finite d: a diffusion around the ODE.
+
+    $$ dX = \frac{\mathbb{E}[D]}{B} \, d\alpha + \frac{1}{B \sqrt d} \, \text{Cov}(D)^{1/2} \, dB_\alpha $$
+
+    with D the increment that one sample makes (Ito). Use [`sde`] to make one.
+    """
+
+    def drift(self, alpha: Float[Array, ""] | float, state: State) -> State:
+        """The drift of the State, that of the ODE."""
+        return self.mean.drift(alpha, state)
+
+
+class LinearNoiseLimit(_Fluctuating):
+    r"""The Gaussian fluctuations around the ODE: their covariance along the trajectory.
+
+    $$ \frac{dC}{d\alpha} = J C + C J^\top + \frac{\text{Cov}(D)}{B^2 d}, \qquad C(0) = 0, $$
+
+    with J the Jacobian of the drift. It holds while fluctuations are small, so not through the escape from a plateau.
+    Use [`linear_noise`] to make one.
+    """
+
+    def vector_field(self, alpha, vector, like: State):
+        """Derivatives of the coordinates and of their covariance."""
+        coordinates, covariance = vector
+        drift, jacobian = _value_and_jacobian(lambda v: self.mean.vector_field(alpha, v, like), coordinates)
+        growth = jacobian @ covariance
+        source = self.covariance(alpha, self.coordinates.unpack(coordinates, like))
+        return drift, growth + growth.T + source
+
+
+def _value_and_jacobian(function, vector):
+    value, pushforward = jax.linearize(function, vector)
+    return value, jax.vmap(pushforward, out_axes=1)(jnp.eye(vector.size))
+
+
+Limit = MeanLimit | DiffusionLimit | LinearNoiseLimit
+
+
+def sde(problem: Problem, algorithm: OnlineSGD, d: float | Array, expectation: Rule | None = None) -> DiffusionLimit:
+    """The diffusion limit: the ODE with the fluctuations that one run has in dimension d.
+
+    **Arguments:**
+
+    - `problem`, `algorithm`, `expectation`: as for [`ode`].
+    - `d`: the dimension; it sets the size of the noise and nothing else.
+
+    Arnaboldi et al. 2023, eqs. (25), (60), (61); Ben Arous et al. 2022, Theorem 2.2 (for overlaps Q rescaled by
+    d^1/2 the covariance there lacks the second-order term of the increment).
+    """
+    return DiffusionLimit(ode(problem, algorithm, expectation), as_dimension(d))
+
+
+def linear_noise(
+    problem: Problem, algorithm: OnlineSGD, d: float | Array, expectation: Rule | None = None
+) -> LinearNoiseLimit:
+    """Gaussian fluctuations around the ODE in dimension d: `solve` gives their covariance along the trajectory.
+
+    **Arguments:** as for [`sde`].
+    """
+    return LinearNoiseLimit(ode(problem, algorithm, expectation), as_dimension(d))
+
+
+def as_dimension(d: float | Array) -> Float[Array, ""]:
+    """The dimension as an array, or an error."""
+    if is_concrete(d) and not float(d) >= 1:
+        raise InvalidInput(f"d = {d} was given; the dimension must be at least 1.")
+    return jnp.asarray(d, float)

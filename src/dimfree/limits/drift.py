@@ -1,0 +1,149 @@
+"""The mean of the increment: gradient flow, and the ODE limit with its correction at finite learning rate."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..algorithms import OnlineSGD
+from ..errors import InvalidInput
+from ..gaussian.expectation import expectation
+from ..gaussian.rules import GaussHermite, Rule, Sobol
+from ..problems import Moments, Problem
+from ..problems.base import split_fields
+from ..state import Coordinates, State
+
+
+class MeanLimit(eqx.Module):
+    r"""The deterministic limit $d \to \infty$: the State follows the mean of its increment.
+
+    $$ \frac{d \, \text{State}}{d\alpha} = \frac{1}{B} \, \mathbb{E}[\text{increment}(\text{State})] $$
+
+    Use [`ode`] or [`gradient_flow`] to make one.
+    """
+
+    problem: Problem
+    algorithm: OnlineSGD
+    rule: Rule | None
+    second_order: bool = eqx.field(static=True)
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """The numbers that move."""
+        return self.algorithm.coordinates(self.problem)
+
+    @property
+    def expectation(self) -> str:
+        """How averages over the fields are taken, in words."""
+        return _in_words(self.problem, self.rule)
+
+    @eqx.filter_jit
+    def drift(self, alpha: Float[Array, ""] | float, state: State) -> State:
+        """The derivative of the State with respect to alpha."""
+        return self._drift(alpha, state, mean_moments(self.problem, state, self.rule))
+
+    def _drift(self, alpha, state: State, moments: Moments) -> State:
+        moments = self.algorithm.limit_moments(moments)
+        if not self.second_order:
+            moments = eqx.tree_at(lambda m: m.square, moments, jnp.zeros_like(moments.square))
+        tangent = self.algorithm.increment(state, moments, jnp.asarray(alpha, float))
+        per_sample = 1 / self.algorithm.batch_size
+        return State(
+            Q=per_sample * tangent.Q,
+            M=per_sample * tangent.M,
+            P=tangent.P,
+            readout=None if tangent.readout is None else per_sample * tangent.readout,
+        )
+
+    def vector_field(self, alpha, vector: Float[Array, " n"], like: State) -> Float[Array, " n"]:
+        """The drift on the coordinates, for a solver."""
+        return self.coordinates.pack(self.drift(alpha, self.coordinates.unpack(vector, like)))
+
+    @eqx.filter_jit
+    def expectation_error(self, state: State, alpha: float = 0.0) -> Float[Array, ""]:
+        """Estimated error of the drift at this State from the quadrature: largest entry; zero for closed forms.
+
+        It is the difference to another rule of the kind (fewer nodes, another scrambling).
+        """
+        if uses_closed_form(self.problem, self.rule):
+            return jnp.zeros(())
+        other = quadrature_moments(self.problem, state, self.problem.rule(self.rule).companion())
+        difference = self.coordinates.pack(self.drift(alpha, state)) - self.coordinates.pack(
+            self._drift(alpha, state, other)
+        )
+        return jnp.max(jnp.abs(difference))
+
+
+def ode(problem: Problem, algorithm: OnlineSGD, expectation: Rule | None = None) -> MeanLimit:
+    r"""The ODE limit: what SGD does as $d \to \infty$ at fixed alpha = samples / d and fixed learning rate.
+
+    It contains the term of second order in the learning rate, which survives because $\|x\|^2$ is of order d. One run
+    in dimension d stays within $O(d^{-1/2})$ of it. On a plateau of vanishing overlap it needs the overlap that a
+    random start has in dimension d, $O(d^{-1/2})$: see [`random_state`].
+
+    **Arguments:**
+
+    - `problem`, `algorithm`: what is learned, and how.
+    - `expectation`: a rule (`GaussHermite`, `Sobol`) to average with; closed forms where there are, else the library's
+      choice, if left out.
+
+    Saad & Solla 1995; Arnaboldi et al. 2023, eq. (11), where the factors learning_rate / (p d) belong to the clock;
+    Ben Arous et al. 2022, Theorem 2.2.
+    """
+    return _mean_limit(problem, algorithm, expectation, second_order=True)
+
+
+def gradient_flow(problem: Problem, algorithm: OnlineSGD, expectation: Rule | None = None) -> MeanLimit:
+    """The limit of vanishing learning rate, on the same clock: the ODE without its second-order term.
+
+    It holds for learning_rate -> 0 at fixed learning_rate * alpha; at finite learning rate it differs from SGD at
+    order one, whatever d is.
+    """
+    return _mean_limit(problem, algorithm, expectation, second_order=False)
+
+
+def _mean_limit(problem, algorithm, rule, *, second_order: bool) -> MeanLimit:
+    if not isinstance(problem, Problem):
+        raise InvalidInput(f"problem = {problem!r} was given; pass a problem, such as dimfree.PhaseRetrieval(width=2).")
+    if not isinstance(algorithm, OnlineSGD):
+        raise InvalidInput(f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...).")
+    if rule is not None and not isinstance(rule, GaussHermite | Sobol):
+        raise InvalidInput(f"expectation = {rule!r} was given; pass dimfree.GaussHermite(...) or dimfree.Sobol(...).")
+    if algorithm.readout_rate is not None and problem.readout is None:
+        raise InvalidInput(
+            "readout_rate was given, but the problem has no readout to train; give it one (readout=...)."
+        )
+    return MeanLimit(problem, algorithm, rule, second_order)
+
+
+def uses_closed_form(problem: Problem, rule: Rule | None) -> bool:
+    """Whether the mean moments are known without quadrature over all fields."""
+    if rule is not None:
+        return False
+    p, k = problem.width, problem.teacher_width
+    return eqx.filter_eval_shape(problem.known_moments, State(Q=jnp.eye(p), M=jnp.zeros((p, k)))) is not None
+
+
+def mean_moments(problem: Problem, state: State, rule: Rule | None) -> Moments:
+    """The population mean of the moments of a sample: closed form, or by the rule."""
+    known = problem.known_moments(state) if rule is None else None
+    return quadrature_moments(problem, state, problem.rule(rule)) if known is None else known
+
+
+def quadrature_moments(problem: Problem, state: State, rule) -> Moments:
+    """The population mean of the moments of a sample, by quadrature over all fields."""
+    return expectation(_sample_moments, state.covariance, (problem, problem.readout_of(state)), rule)
+
+
+def _sample_moments(fields, noise, parameters):
+    problem, readout = parameters
+    return problem.sample_moments(*split_fields(problem, fields), noise, readout)
+
+
+def _in_words(problem: Problem, rule: Rule | None) -> str:
+    if uses_closed_form(problem, rule):
+        return "closed form"
+    fields = problem.rule(rule).fields
+    dimension = problem.width + problem.teacher_width
+    if isinstance(fields, GaussHermite):
+        return f"Gauss-Hermite, {fields.nodes} nodes for each of {dimension} fields"
+    return f"scrambled Sobol, {fields.number} points and their mirror images over {dimension} fields"

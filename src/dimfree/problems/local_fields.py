@@ -1,0 +1,61 @@
+"""A user's own loss."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
+
+from ..errors import positive_integer
+from .base import Problem
+from .probing import check_function, has_kinks
+
+
+class LocalFields(Problem):
+    """Any learning problem, stated as the loss of one sample.
+
+    **Arguments:**
+
+    - `loss`: JAX function `loss(student, teacher, noise, readout)` to a number: student fields `(p,)`, teacher fields
+      `(k,)`, a standard normal number, and the readout (None if there is none).
+    - `width`, `teacher_width`: p and k.
+    - `readout`: start of the trained finite-dimensional parameters, or their fixed value; None if there are none.
+
+    ??? example
+        >>> import dimfree
+        >>> logistic = dimfree.LocalFields(
+        ...     loss=lambda student, teacher, noise, readout: jax.nn.softplus(-teacher[0] * student.sum()),
+        ...     width=2, teacher_width=1,
+        ... )
+    """
+
+    width: int = eqx.field(static=True)
+    teacher_width: int = eqx.field(static=True)
+    sample_loss: Callable = eqx.field(static=True)
+    smooth: bool = eqx.field(static=True)
+    readout: Float[Array, " n"] | None
+
+    def __init__(self, loss: Callable, width: int, teacher_width: int, readout: ArrayLike | Array | None = None):
+        self.width = p = positive_integer(width, "width")
+        self.teacher_width = k = positive_integer(teacher_width, "teacher_width")
+        self.readout = None if readout is None else jnp.atleast_1d(jnp.asarray(readout, float))
+        self.sample_loss = loss
+        size = 0 if self.readout is None else self.readout.shape[0]
+        # A readout of ones stands for any: shapes and kinks do not depend on its values, which may be traced here.
+        probe = None if self.readout is None else jnp.ones(size)
+
+        def of_fields(fields):
+            return loss(fields[:p], fields[p : p + k], fields[p + k], probe)
+
+        readout_words = "None" if probe is None else f"a readout of shape ({size},)"
+        check_function(
+            of_fields,
+            "loss",
+            p + k + 1,
+            f"student fields of shape ({p},), teacher fields of shape ({k},), a noise number and {readout_words}",
+        )
+        self.smooth = not has_kinks(of_fields, p + k + 1)
+
+    def loss(self, student, teacher, noise, readout):
+        return self.sample_loss(student, teacher, noise, readout)

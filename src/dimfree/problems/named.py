@@ -1,0 +1,49 @@
+"""Problems with a name of their own."""
+
+from collections.abc import Callable
+
+from jaxtyping import Array
+from numpy.typing import ArrayLike
+
+from ..gaussian.activations import as_activation
+from .two_layer import MultiIndex, Normalisation, TwoLayer
+
+
+def PhaseRetrieval(width: int = 1, noise: float | Array = 0.0, readout: ArrayLike | Array | None = None) -> TwoLayer:
+    r"""Recovering a signal from squared projections: a quadratic network of any width and one teacher direction.
+
+    $$ \tfrac12 \Big( \tfrac1p \sum_j a_j \lambda_j^2 - (\lambda^*)^2 - \sqrt{\text{noise}} \, z \Big)^2 $$
+
+    Arnaboldi et al. 2023, eqs. (2)-(4). Eq. (10) there lacks the square on the teacher's field.
+    """
+    return TwoLayer(width=width, teacher_width=1, activation="square", noise=noise, readout=readout)
+
+
+def SingleIndex(
+    link: str | Callable,
+    activation: str | Callable | None = None,
+    width: int = 1,
+    noise: float | Array = 0.0,
+    readout: ArrayLike | Array | None = None,
+    normalisation: Normalisation = "mean",
+) -> TwoLayer | MultiIndex:
+    r"""One direction to learn, seen through a link function: labels $\text{link}(\lambda^*) + \sqrt{\text{noise}}\, z$.
+
+    **Arguments:**
+
+    - `link`: a name, or any JAX function of a number.
+    - `activation`: that of the student; the link if left out (then the averages are exact where the link has a name).
+    - `width`, `noise`, `readout`, `normalisation`: as for [`TwoLayer`].
+    """
+    if activation is None or activation == link:
+        return TwoLayer(width, 1, link, noise=noise, readout=readout, normalisation=normalisation)
+    function = as_activation(link).function
+    return MultiIndex(
+        lambda teacher: function(teacher[0]),
+        width=width,
+        teacher_width=1,
+        activation=activation,
+        noise=noise,
+        readout=readout,
+        normalisation=normalisation,
+    )

@@ -1,0 +1,58 @@
+"""Where SGD starts."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
+from numpy.typing import ArrayLike
+
+from ..errors import InvalidInput, is_concrete, positive_integer
+from ..gaussian.chi_square import chi_square
+from ..gaussian.factor import psd_factor
+from ..problems import Problem
+from ..state import State
+
+
+def random_state(
+    problem: Problem,
+    d: int,
+    *,
+    key: PRNGKeyArray,
+    norm: float | Array = 1.0,
+    P: ArrayLike | Array | None = None,
+) -> State:
+    r"""The State of random students in dimension d: independent directions, each of norm `norm` times $\sqrt d$.
+
+    Overlaps of different vectors are of order $d^{-1/2}$; their law is exact for any d, and no vector is drawn.
+
+    **Arguments:**
+
+    - `problem`: gives the widths and the readout.
+    - `d`: the dimension.
+    - `key`: random key.
+    - `norm`: so that the diagonal of Q is `norm ** 2`.
+    - `P`: overlaps of the teachers, the identity if left out.
+    """
+    d = positive_integer(d, "d")
+    p, k = problem.width, problem.teacher_width
+    P = jnp.eye(k) if P is None else jnp.asarray(P, float)
+    if P.shape != (k, k):
+        raise InvalidInput(f"P has shape {P.shape}; the problem has {k} teachers, so it must be {(k, k)}.")
+    teacher, in_use = psd_factor(P)
+    if is_concrete(in_use) and int(jnp.sum(in_use)) > d:
+        raise InvalidInput(f"{k} teachers with independent directions do not fit in d = {d} dimensions; take d >= {k}.")
+    return _random_overlaps(key, jnp.asarray(d, float), jnp.asarray(norm, float), P, teacher, problem.readout, p)
+
+
+@functools.partial(jax.jit, static_argnames="p")
+def _random_overlaps(key, d, norm, P, teacher, readout, p: int) -> State:
+    k = P.shape[0]
+    teacher_key, diagonal_key, lower_key = jax.random.split(key, 3)
+    seen = jax.random.normal(teacher_key, (p, k))
+    # Bartlett: the part of the students orthogonal to the teachers, in d - k dimensions.
+    left = jnp.maximum(d - k - jnp.arange(p), 0.0)
+    lower = jnp.where(left > 0, jnp.tril(jax.random.normal(lower_key, (p, p)), -1), 0.0)
+    students = jnp.concatenate([seen, lower + jnp.diag(jnp.sqrt(chi_square(diagonal_key, left)))], axis=1)
+    students = norm * students / jnp.linalg.norm(students, axis=1, keepdims=True)
+    return State(Q=students @ students.T, M=students[:, :k] @ teacher.T, P=P, readout=readout)

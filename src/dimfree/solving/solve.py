@@ -1,0 +1,199 @@
+"""Integrating a limit."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optimistix
+from jaxtyping import Array, PRNGKeyArray
+from numpy.typing import ArrayLike
+
+from ..errors import InvalidInput, is_concrete, positive_integer
+from ..limits import DiffusionLimit, Limit, LinearNoiseLimit, MeanLimit
+from ..state import State, check_state
+from ..trajectory import Outcome, Trajectory, check_start, provenance, save_alphas
+
+_DIVERGED_ABOVE = 1e8  # overlaps are of order one: beyond this a run has no way back
+
+
+def solve(
+    limit: Limit,
+    start: State,
+    alpha: float | ArrayLike | Array,
+    *,
+    stop: Callable[[State], Array] | None = None,
+    relative_tolerance: float = 1e-8,
+    absolute_tolerance: float = 1e-10,
+    max_steps: int = 100_000,
+    runs: int | None = None,
+    steps: int = 2_000,
+    key: PRNGKeyArray | None = None,
+) -> Trajectory:
+    """The trajectory of a limit from a start.
+
+    It works under `jit`, `vmap` and `grad`: a phase diagram is one `vmap` of it. A solve that fails says so in the
+    `outcome` of the result; it does not raise.
+
+    **Arguments:**
+
+    - `limit`: from [`ode`], [`gradient_flow`], [`sde`] or [`linear_noise`].
+    - `start`: the State at alpha = 0.
+    - `alpha`: where to end (201 even times are saved), or the increasing times to save at.
+    - `stop`: a function of the State; the run ends where it first reaches zero from below.
+    - `relative_tolerance`, `absolute_tolerance`, `max_steps`: of the adaptive solver (Tsit5).
+    - `runs`, `steps`, `key`: for [`sde`] only: number of paths, number of Euler-Maruyama steps, random key.
+    """
+    if not isinstance(limit, Limit):
+        raise InvalidInput(f"limit = {limit!r} was given; make one with dimfree.ode(problem, algorithm), sde, ...")
+    trained = limit.algorithm.readout_rate is not None
+    start = check_start(limit.problem, start, trained=trained)
+    check_state(start, sphere=limit.algorithm.sphere)
+    alphas = jnp.asarray(save_alphas(alpha))
+    settings = {
+        "limit": _name(limit),
+        "problem": limit.problem,
+        "algorithm": limit.algorithm,
+        "expectation": limit.expectation,
+    }
+    if isinstance(limit, DiffusionLimit):
+        if key is None or runs is None:
+            raise InvalidInput(
+                "A diffusion is random: give solve the number of paths and a key, runs=64, key=jax.random.key(0)."
+            )
+        keys = jax.random.split(key, positive_integer(runs, "runs"))
+        arrays = _solve_diffusion(limit, start, alphas, keys, positive_integer(steps, "steps"), stop)
+        settings |= {"d": limit.d, "solver": f"Euler-Maruyama, {steps} steps", "key": _key_words(key)}
+    else:
+        tolerances = (jnp.asarray(relative_tolerance), jnp.asarray(absolute_tolerance))
+        arrays = _solve_mean(limit, start, alphas, tolerances, max_steps, stop)
+        settings["solver"] = f"Tsit5, relative tolerance {relative_tolerance}, absolute {absolute_tolerance}"
+    return Trajectory(
+        alpha=alphas,
+        problem=limit.problem,
+        labels=limit.coordinates.labels,
+        provenance=provenance(**settings),
+        **arrays,
+    )
+
+
+@eqx.filter_jit
+def _solve_mean(limit: MeanLimit | LinearNoiseLimit, start: State, alphas, tolerances, max_steps: int, stop):
+    coordinates = limit.coordinates
+    linear_noise = isinstance(limit, LinearNoiseLimit)
+    vector = coordinates.pack(start)
+    initial = (vector, jnp.zeros((vector.size, vector.size))) if linear_noise else vector
+
+    def state_of(y) -> State:
+        return coordinates.unpack(y[0] if linear_noise else y, start)
+
+    def exploded(t, y, args, **kwargs):
+        return jnp.any(jnp.abs(y[0] if linear_noise else y) > _DIVERGED_ABOVE)
+
+    def reached(t, y, args, **kwargs):
+        return stop(state_of(y))
+
+    conditions = [exploded] if stop is None else [exploded, reached]
+    root_finder = None if stop is None else optimistix.Newton(1e-10, 1e-10)
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(limit.vector_field),
+        diffrax.Tsit5(),
+        t0=0.0,
+        t1=alphas[-1],
+        dt0=None,
+        y0=initial,
+        args=start,
+        saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=alphas), diffrax.SubSaveAt(t1=True)]),
+        stepsize_controller=diffrax.PIDController(
+            rtol=tolerances[0], atol=tolerances[1], dtmin=1e-13 * alphas[-1], force_dtmin=False
+        ),
+        event=diffrax.Event(conditions, root_finder),
+        max_steps=max_steps,
+        throw=False,
+    )
+    (saved_at, end_at), (saved, end) = cast(Any, solution.ts), cast(Any, solution.ys)
+    by_event = solution.result == diffrax.RESULTS.event_occurred
+    finite = jnp.all(jnp.isfinite(jax.tree.leaves(end)[0]))
+    diverged = (
+        ~finite
+        | (by_event & jnp.asarray(cast(Any, solution.event_mask)[0]))
+        | (solution.result == diffrax.RESULTS.dt_min_reached)
+    )
+    outcome = jnp.where(
+        diverged,
+        Outcome.DIVERGED,
+        jnp.where(
+            by_event,
+            Outcome.STOPPED,
+            jnp.where(solution.result == diffrax.RESULTS.successful, Outcome.COMPLETED, Outcome.STEP_LIMIT),
+        ),
+    )
+    stopped_at = jnp.where(outcome == Outcome.COMPLETED, jnp.nan, end_at[-1])
+    if stop is not None:
+        at_start = stop(start) >= 0
+        outcome = jnp.where(at_start, Outcome.STOPPED, outcome)
+        stopped_at = jnp.where(at_start, 0.0, stopped_at)
+        end = jax.tree.map(lambda y, y0: jnp.where(at_start, y0, y), end, jax.tree.map(lambda a: a[None], initial))
+        saved_at = jnp.where(at_start, jnp.inf, saved_at)
+    reached_time = jnp.isfinite(saved_at)
+
+    def filled(values, last):
+        mask = reached_time.reshape(-1, *[1] * (values.ndim - 1))
+        return jnp.where(mask, values, last)
+
+    filled_all = jax.tree.map(filled, saved, end)
+    result: dict[str, Any] = {"outcome": outcome, "stopped_at": stopped_at}
+    result["state"] = coordinates.unpack(filled_all[0] if linear_noise else filled_all, start)
+    result["covariance"] = filled_all[1] if linear_noise else None
+    return result
+
+
+@eqx.filter_jit
+def _solve_diffusion(limit: DiffusionLimit, start: State, alphas, keys, steps: int, stop):
+    """Euler-Maruyama with even steps; saved by rounding to the nearest step."""
+    coordinates = limit.coordinates
+    dt = alphas[-1] / steps
+    initial = coordinates.pack(start)
+
+    def advance(carry, step_and_normals):
+        vector, stopped_at, outcome = carry
+        step, normals = step_and_normals
+        t = step * dt
+        state = coordinates.unpack(vector, start)
+        values, directions = jnp.linalg.eigh(limit.covariance(t, state))
+        noise = directions @ (jnp.sqrt(jnp.maximum(values, 0.0) * dt) * normals)
+        new = vector + dt * coordinates.pack(limit.drift(t, state)) + noise
+        running = outcome == Outcome.COMPLETED
+        diverged = ~jnp.all(jnp.abs(new) < _DIVERGED_ABOVE)
+        ended = diverged if stop is None else diverged | (stop(coordinates.unpack(new, start)) >= 0)
+        ended_as = jnp.where(diverged, Outcome.DIVERGED, Outcome.STOPPED)
+        outcome = jnp.where(running & ended, ended_as, outcome)
+        stopped_at = jnp.where(running & ended, t + dt, stopped_at)
+        vector = jnp.where(running & ~diverged, new, vector)
+        return (vector, stopped_at, outcome), vector
+
+    def path(key):
+        normals = jax.random.normal(key, (steps, initial.size))
+        at_start = jnp.asarray(False if stop is None else stop(start) >= 0)
+        outcome = jnp.where(at_start, Outcome.STOPPED, Outcome.COMPLETED)
+        carry = (initial, jnp.where(at_start, 0.0, jnp.nan), outcome)
+        (_, stopped_at, outcome), vectors = jax.lax.scan(advance, carry, (jnp.arange(steps), normals))
+        vectors = jnp.concatenate([initial[None], vectors])
+        index = jnp.round(alphas / dt).astype(int)
+        return vectors[index], stopped_at, outcome
+
+    vectors, stopped_at, outcome = jax.lax.map(path, keys, batch_size=256)
+    return {"state": coordinates.unpack(vectors, start), "outcome": outcome, "stopped_at": stopped_at}
+
+
+def _name(limit: Limit) -> str:
+    if isinstance(limit, MeanLimit):
+        return "ODE" if limit.second_order else "gradient flow"
+    return "SDE" if isinstance(limit, DiffusionLimit) else "linear noise"
+
+
+def _key_words(key: PRNGKeyArray) -> str | None:
+    return str(np.asarray(jax.random.key_data(key))) if is_concrete(key) else None

@@ -1,0 +1,199 @@
+"""Trajectory: the one result type, of a solver and of a simulator."""
+
+import enum
+import functools
+import importlib.metadata
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from .errors import InvalidInput, is_concrete
+from .problems.base import Problem
+from .state import State
+
+if TYPE_CHECKING:
+    import xarray
+
+
+class Outcome(enum.IntEnum):
+    """How a run ended."""
+
+    COMPLETED = 0
+    STOPPED = 1
+    DIVERGED = 2
+    STEP_LIMIT = 3
+
+
+_OUTCOME_WORDS = {
+    Outcome.COMPLETED: "completed",
+    Outcome.STOPPED: "stopped at the event",
+    Outcome.DIVERGED: "diverged",
+    Outcome.STEP_LIMIT: "ran out of solver steps",
+}
+
+
+class Trajectory(eqx.Module):
+    """The State over alpha, for one run or many.
+
+    After a run stops (event, divergence) its last State is repeated; `outcome` and `stopped_at` say so.
+
+    **Attributes:**
+
+    - `alpha`: the clock, samples per dimension, shape `(times,)`.
+    - `state`: State with axes `(times, ...)`, or `(runs, times, ...)` where there are runs.
+    - `risk`: the mean loss of a fresh sample at each State.
+    - `outcome`: an `Outcome` for each run; `stopped_at`: the alpha of its event or divergence (NaN if it completed).
+    - `covariance`: of the coordinates named in `labels`, shape `(times, n, n)`, from [`linear_noise`].
+    - `provenance`: how it was made: version, settings, seed, device.
+    """
+
+    alpha: Float[Array, "*batch times"]
+    state: State
+    outcome: Int[Array, "*runs"]
+    stopped_at: Float[Array, "*runs"]
+    problem: Problem
+    covariance: Float[Array, "*axes n n"] | None = None
+    labels: tuple[str, ...] = eqx.field(static=True, default=())
+    provenance: tuple[tuple[str, str], ...] = eqx.field(static=True, default=())
+
+    @property
+    def runs(self) -> int | None:
+        """Number of runs, or None for a single trajectory."""
+        has_runs = self.state.Q.ndim - 2 == self.alpha.ndim + 1
+        return self.state.Q.shape[self.alpha.ndim - 1] if has_runs else None
+
+    @functools.cached_property
+    def risk(self) -> Float[Array, "*axes"]:
+        """The mean loss of a fresh sample at each State."""
+        risk = _risk
+        for _ in range(self.alpha.ndim - 1):  # axes that a vmap around the whole computation has added
+            risk = eqx.filter_vmap(risk)
+        return risk(self.problem, self.state)
+
+    @property
+    def final(self) -> State:
+        """The State at the last alpha."""
+        last = self.alpha.ndim - 1 + (self.runs is not None)
+        return jax.tree.map(lambda array: jnp.take(array, -1, axis=last), self.state)
+
+    @property
+    def standard_deviation(self) -> Float[Array, "*axes n"]:
+        """Standard deviation of each coordinate in `labels` (linear noise)."""
+        if self.covariance is None:
+            raise InvalidInput("This trajectory has no covariance; solve dimfree.linear_noise(...) to get one.")
+        return jnp.sqrt(jnp.maximum(jnp.diagonal(self.covariance, axis1=-2, axis2=-1), 0.0))
+
+    def to_xarray(self) -> "xarray.Dataset":
+        """A labelled Dataset: Q, M, P, readout and risk over alpha (and run), with the provenance as attributes."""
+        import xarray
+
+        if self.alpha.ndim > 1:
+            raise InvalidInput(
+                "This trajectory was made under vmap; take one cell of it (jax.tree.map) and convert that."
+            )
+        axes = ("alpha",) if self.runs is None else ("run", "alpha")
+        names: dict[str, tuple[tuple[str, ...], Any]] = {
+            "Q": ((*axes, "student", "student_"), self.state.Q),
+            "M": ((*axes, "student", "teacher"), self.state.M),
+            "P": (("teacher", "teacher_"), self.state.P.reshape(-1, *self.state.P.shape[-2:])[0]),
+            "risk": (axes, self.risk),
+            "outcome": (axes[:-1], self.outcome),
+            "stopped_at": (axes[:-1], self.stopped_at),
+        }
+        if self.state.readout is not None:
+            names["readout"] = ((*axes, "readout_index"), self.state.readout)
+        coordinates: dict[str, Any] = {"alpha": np.asarray(self.alpha)}
+        if self.covariance is not None:
+            names["covariance"] = ((*axes, "coordinate", "coordinate_"), self.covariance)
+            coordinates |= {"coordinate": list(self.labels), "coordinate_": list(self.labels)}
+        return xarray.Dataset(
+            {name: (dimensions, np.asarray(array)) for name, (dimensions, array) in names.items()},
+            coords=coordinates,
+            attrs=dict(self.provenance),
+        )
+
+    def __repr__(self) -> str:
+        if not is_concrete(self):
+            return f"Trajectory(traced, {self.alpha.shape[-1]} times)"
+        p, k = self.state.M.shape[-2:]
+        what = "one trajectory" if self.runs is None else f"{self.runs} runs"
+        lines = [
+            f"Trajectory: {what}, p = {p}, k = {k}, {self.alpha.shape[-1]} times, "
+            f"alpha {float(self.alpha.min()):g} to {float(self.alpha.max()):g}"
+        ]
+        codes, counts = np.unique(np.asarray(self.outcome), return_counts=True)
+        for code, count in zip(codes, counts, strict=True):
+            where = ""
+            if code != Outcome.COMPLETED:
+                alphas = np.asarray(self.stopped_at)[np.asarray(self.outcome) == code]
+                where = f", alpha {np.min(alphas):.4g}" + (f" to {np.max(alphas):.4g}" if count > 1 else "")
+            lines.append(f"  outcome: {count} {_OUTCOME_WORDS[Outcome(code)]}{where}")
+        if self.alpha.ndim == 1:
+            risk = np.asarray(self.risk).reshape(-1, self.alpha.shape[-1])
+            spread = f" (mean over runs, +- {np.std(risk[:, -1]):.2g} between runs)" if self.runs is not None else ""
+            lines.append(f"  risk: {risk[:, 0].mean():.6g} -> {risk[:, -1].mean():.6g}{spread}")
+        lines += [f"  {name}: {value}" for name, value in self.provenance]
+        return "\n".join(lines)
+
+
+@eqx.filter_jit
+def _risk(problem: Problem, state: State):
+    return problem.risk(state)
+
+
+def provenance(**settings: Any) -> tuple[tuple[str, str], ...]:
+    """What a result records of how it was made; traced settings are left out."""
+    recorded = {name: str(value) for name, value in settings.items() if value is not None and is_concrete(value)}
+    return tuple(
+        {
+            **recorded,
+            "dimfree": importlib.metadata.version("dimfree"),
+            "jax": jax.__version__,
+            "device": str(jax.devices()[0]),
+        }.items()
+    )
+
+
+def save_alphas(alpha: Any) -> Float[Array | np.ndarray, " times"]:
+    """The times to save at: those given, or 201 even ones up to a given end."""
+    # NumPy where it can be: inside jit the result is then still a number that can be looked at.
+    library = np if is_concrete(alpha) else jnp
+    alphas = library.asarray(alpha, float)
+    if alphas.ndim == 0:
+        if is_concrete(alphas) and not (np.isfinite(float(alphas)) and float(alphas) > 0):
+            raise InvalidInput(f"alpha = {alpha} was given; the end must be positive (samples per dimension).")
+        return library.linspace(0.0, alphas, 201)
+    if alphas.ndim != 1 or alphas.shape[0] < 2:
+        raise InvalidInput(f"alpha has shape {alphas.shape}; give an end, or at least two increasing times.")
+    if isinstance(alphas, np.ndarray) and not (
+        np.isfinite(alphas).all() and alphas[0] >= 0 and (np.diff(alphas) > 0).all()
+    ):
+        raise InvalidInput(f"alpha = {alpha} was given; it must be finite, increasing times, the first at least 0.")
+    return alphas
+
+
+def check_start(problem: Problem, start: State, *, trained: bool) -> State:
+    """The start with the readout filled in, or an error if it does not fit the problem."""
+    if not isinstance(start, State):
+        raise InvalidInput(
+            f"start = {start!r} was given; pass dimfree.State(Q=..., M=...) or dimfree.random_state(...)."
+        )
+    if start.Q.ndim != 2:
+        raise InvalidInput(f"The start has leading axes {start.Q.shape[:-2]}; use jax.vmap to go over many starts.")
+    if (start.width, start.teacher_width) != (problem.width, problem.teacher_width):
+        raise InvalidInput(
+            f"The start has p = {start.width} students and k = {start.teacher_width} teachers, the problem "
+            f"p = {problem.width} and k = {problem.teacher_width}."
+        )
+    readout = problem.readout_of(start)
+    if readout is not None and problem.readout is not None and readout.shape != problem.readout.shape:
+        raise InvalidInput(f"The start has a readout of shape {readout.shape}, the problem {problem.readout.shape}.")
+    if trained and readout is None:
+        raise InvalidInput(
+            "readout_rate was given, but the problem has no readout to train; give it one (readout=...)."
+        )
+    return State(Q=start.Q, M=start.M, P=start.P, readout=readout)

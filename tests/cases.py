@@ -1,0 +1,58 @@
+"""The table of problems and algorithms that the shared checks run over."""
+
+import dataclasses
+import itertools
+
+import dimfree
+
+# Learning rates for the normalisation 1/p: large enough that the second-order term matters, small enough to be stable.
+RATES = {"square": 0.05, "erf": 1.0, "relu": 0.4, "tanh": 0.8, "he3": 0.01}
+WIDTHS = ((1, 1), (2, 1), (3, 3), (4, 2))
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One (problem, algorithm)."""
+
+    activation: str
+    p: int
+    k: int
+    sphere: bool
+    trained: bool
+    batch_size: int
+
+    def __str__(self) -> str:
+        words = (f"p{self.p}k{self.k}", "sphere" if self.sphere else "free", "trained" if self.trained else "fixed")
+        return "-".join((self.activation, *words, f"batch{self.batch_size}"))
+
+    @property
+    def problem(self) -> dimfree.TwoLayer:
+        return dimfree.TwoLayer(self.p, self.k, self.activation, noise=0.1)
+
+    @property
+    def algorithm(self) -> dimfree.OnlineSGD:
+        rate = RATES[self.activation] * self.p * (2.0 if self.batch_size > 1 else 1.0)
+        return dimfree.OnlineSGD(
+            rate, batch_size=self.batch_size, sphere=self.sphere, readout_rate=0.5 * rate if self.trained else None
+        )
+
+
+ALL = tuple(
+    Case(activation, p, k, sphere, trained, batch_size)
+    for activation, (p, k), sphere, trained, batch_size in itertools.product(
+        RATES, WIDTHS, (True, False), (True, False), (1, 8)
+    )
+)
+
+# Every pair (activation, width), (activation, sphere), (width, sphere), ... occurs at least once.
+COVERING = tuple(
+    Case(
+        activation,
+        *WIDTHS[(i + j) % 4],
+        sphere=bool((i + j // 2) % 2),
+        trained=bool((i + j) % 2),
+        batch_size=(1, 8)[j % 2],
+    )
+    for i, activation in enumerate(RATES)
+    for j in range(2)
+)

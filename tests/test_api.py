@@ -1,0 +1,188 @@
+"""The public surface, and what it promises: lazy imports, jit, vmap, grad, one result type."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dimfree
+
+PROBLEM, SGD = dimfree.PhaseRetrieval(2, 0.1), dimfree.OnlineSGD(0.1, sphere=True)
+START = dimfree.State(Q=jnp.eye(2), M=[[0.3], [0.2]])
+
+
+def fresh(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+def test_import_brings_no_plotting_or_cluster_library():
+    code = "import dimfree, sys; dimfree.solve, dimfree.simulate, dimfree.check; print(sorted(sys.modules))"
+    modules = fresh(code)
+    for name in ("matplotlib", "dask", "zarr", "xarray", "typer"):
+        assert f"'{name}'" not in modules
+
+
+def test_import_alone_is_light_and_switches_to_double_precision():
+    assert fresh("import dimfree, sys; print('jax' in sys.modules)").strip() == "False"
+    assert fresh("import dimfree, jax.numpy as jnp; print(jnp.ones(1).dtype)").strip() == "float64"
+    assert fresh("import jax, dimfree, jax.numpy as jnp; print(jnp.ones(1).dtype)").strip() == "float64"
+
+
+def test_every_public_name_has_a_home_and_a_docstring():
+    assert set(dimfree._MODULE_OF) | {"plot"} == set(dimfree.__all__)
+    for name in dimfree.__all__:
+        assert getattr(dimfree, name).__doc__, name
+
+
+def test_solve_under_vmap_equals_one_by_one():
+    def risk(rate, noise):
+        problem, algorithm = dimfree.PhaseRetrieval(2, noise), dimfree.OnlineSGD(rate, sphere=True)
+        return dimfree.solve(dimfree.ode(problem, algorithm), START, np.linspace(0, 5, 3)).risk
+
+    rates, noises = jnp.array([0.05, 0.1]), jnp.array([0.0, 0.3])
+    together = jax.vmap(risk)(rates, noises)
+    for i in range(2):
+        np.testing.assert_allclose(together[i], risk(rates[i], noises[i]), rtol=1e-9)
+
+
+def test_a_trajectory_made_under_vmap_knows_its_risk():
+    def run(noise):
+        problem = dimfree.PhaseRetrieval(2, noise)
+        return dimfree.solve(dimfree.ode(problem, SGD), START, np.linspace(0, 5, 3))
+
+    trajectories = jax.vmap(run)(jnp.array([0.0, 0.3]))
+    np.testing.assert_allclose(trajectories.risk[1], run(0.3).risk, rtol=1e-9)
+    np.testing.assert_allclose(trajectories.final.M[1], run(0.3).final.M, rtol=1e-9)
+
+
+def test_gradient_through_solve_equals_differences():
+    def risk(rate):
+        return dimfree.solve(dimfree.ode(PROBLEM, dimfree.OnlineSGD(rate, sphere=True)), START, 4.0).risk[-1]
+
+    gradient = jax.grad(risk)(0.1)
+    np.testing.assert_allclose(gradient, (risk(0.1 + 1e-5) - risk(0.1 - 1e-5)) / 2e-5, rtol=1e-5)
+
+
+def test_simulate_under_jit_and_vmap():
+    def final(rate):
+        algorithm = dimfree.OnlineSGD(rate, sphere=True)
+        return dimfree.simulate(PROBLEM, algorithm, START, 50, 2.0, runs=3, key=jax.random.key(0)).final.M
+
+    together = jax.jit(jax.vmap(final))(jnp.array([0.05, 0.1]))
+    np.testing.assert_allclose(together[1], final(0.1), rtol=1e-10)
+
+
+def test_numbers_do_not_recompile(caplog):
+    def solve(rate, noise, d):
+        problem, algorithm = dimfree.PhaseRetrieval(2, noise), dimfree.OnlineSGD(rate, sphere=True)
+        dimfree.solve(dimfree.ode(problem, algorithm), START, 3.0)
+        dimfree.simulate(problem, algorithm, START, d, 3.0, runs=2, key=jax.random.key(0))
+
+    solve(0.1, 0.2, 50)
+    with jax.log_compiles(True), caplog.at_level("WARNING"):
+        solve(0.11, 0.25, 60)
+    compiled = [record.getMessage() for record in caplog.records if "Finished XLA compilation" in record.getMessage()]
+    assert not compiled, compiled
+
+
+def test_event_of_the_ode_is_where_the_function_crosses_zero():
+    """Spherical phase retrieval, p = 1, has the exact exit time log[u_e (v - u_0) / (u_0 (v - u_e))] / (2 (a - b))."""
+    rate, noise, u0, ue = 0.05, 0.5, 0.01, 0.3
+    a, b = 4 * (1 - 6 * rate), 2 * rate * noise
+    v = 1 - b / a
+    expected = np.log(ue * (v - u0) / (u0 * (v - ue))) / (2 * (a - b)) / rate
+    problem, algorithm = dimfree.PhaseRetrieval(1, noise), dimfree.OnlineSGD(rate, sphere=True)
+    start = dimfree.State(Q=[[1.0]], M=[[u0**0.5]])
+    stopped = dimfree.solve(dimfree.ode(problem, algorithm), start, 60.0, stop=lambda s: s.M[0, 0] ** 2 - ue)
+    np.testing.assert_allclose(stopped.stopped_at, expected, rtol=1e-7)
+    assert int(stopped.outcome) == dimfree.Outcome.STOPPED
+    np.testing.assert_allclose(stopped.final.M[0, 0] ** 2, ue, rtol=1e-7)
+    already = dimfree.solve(dimfree.ode(problem, algorithm), start, 60.0, stop=lambda s: s.M[0, 0] ** 2 - u0 / 2)
+    assert float(already.stopped_at) == 0.0
+    np.testing.assert_allclose(already.final.M, start.M)
+
+
+def test_simulation_stops_with_the_step_that_reaches_the_event():
+    problem, algorithm = dimfree.PhaseRetrieval(1), dimfree.OnlineSGD(0.05, sphere=True)
+    start = dimfree.State(Q=[[1.0]], M=[[0.2]])
+    times = np.arange(0, 3001) / 100
+    plain = dimfree.simulate(problem, algorithm, start, 100, times, runs=6, key=jax.random.key(0))
+    stopped = dimfree.simulate(
+        problem, algorithm, start, 100, times, runs=6, key=jax.random.key(0), stop=lambda s: s.M[0, 0] - 0.6
+    )
+    crossed = np.asarray(plain.state.M[:, :, 0, 0]) >= 0.6
+    first = np.where(crossed.any(axis=1), np.asarray(plain.alpha)[crossed.argmax(axis=1)], np.nan)
+    np.testing.assert_allclose(stopped.stopped_at, first)
+    assert np.isfinite(first).any()
+
+
+def test_log_spaced_saves_equal_dense_ones():
+    problem, algorithm = dimfree.PhaseRetrieval(1), dimfree.OnlineSGD(0.05, sphere=True)
+    start, steps = dimfree.State(Q=[[1.0]], M=[[0.2]]), np.array([1, 2, 5, 127, 128, 129, 256, 700])
+    dense = dimfree.simulate(problem, algorithm, start, 100, np.arange(0, 701) / 100, runs=2, key=jax.random.key(0))
+    sparse = dimfree.simulate(problem, algorithm, start, 100, steps / 100, runs=2, key=jax.random.key(0))
+    np.testing.assert_allclose(sparse.state.M, dense.state.M[:, steps], atol=1e-14)
+
+
+def test_results_are_labelled_and_say_how_they_were_made():
+    theory = dimfree.solve(dimfree.linear_noise(PROBLEM, SGD, d=100), START, 2.0)
+    data = theory.to_xarray()
+    assert data.M.dims == ("alpha", "student", "teacher")
+    assert data.covariance.sel(coordinate="M[1,0]", coordinate_="M[1,0]").values[-1] > 0
+    assert data.attrs["limit"] == "linear noise"
+    assert "PhaseRetrieval" in data.attrs["problem"] or "TwoLayer(width=2" in data.attrs["problem"]
+    runs = dimfree.simulate(PROBLEM, SGD, START, 100, 2.0, runs=3, key=jax.random.key(7)).to_xarray()
+    assert runs.risk.dims == ("run", "alpha")
+    assert runs.attrs["key"] == "[0 7]"
+    assert "d = 100" in runs.attrs["simulation"]
+    assert "learning_rate=0.1" in runs.attrs["algorithm"]
+    np.testing.assert_allclose(
+        runs.risk.values,
+        np.asarray(
+            PROBLEM.risk(
+                dimfree.State(runs.Q.values, runs.M.values, np.broadcast_to(runs.P.values, (*runs.Q.shape[:2], 1, 1)))
+            )
+        ),
+        rtol=1e-12,
+    )
+
+
+def test_many_devices_give_the_same_runs():
+    code = """
+import os
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count={devices}"
+import jax, dimfree
+problem, sgd = dimfree.PhaseRetrieval(2), dimfree.OnlineSGD(0.1, sphere=True)
+start = dimfree.State(Q=jax.numpy.eye(2), M=[[0.3], [0.2]])
+runs = dimfree.simulate(problem, sgd, start, 100, 2.0, runs=8, key=jax.random.key(0))
+assert len(jax.devices()) == {devices}
+assert len(runs.state.M.sharding.device_set) == {devices}
+print(runs.final.M.sum(axis=(1, 2)).tolist())
+"""
+    one, four = (np.array(eval(fresh(code.format(devices=n)))) for n in (1, 4))
+    np.testing.assert_allclose(one, four, atol=1e-12)
+
+
+@pytest.mark.parametrize("normalisation", ["mean", "sqrt", "sum"])
+def test_normalisation_is_the_factor_in_front(normalisation):
+    factor = {"mean": 1 / 4, "sqrt": 1 / 2, "sum": 1.0}[normalisation]
+    problem = dimfree.TwoLayer(4, 1, "erf", normalisation=normalisation)
+    scaled = dimfree.TwoLayer(4, 1, "erf", readout=4 * factor * jnp.ones(4))
+    start = dimfree.random_state(problem, 8, key=jax.random.key(0))
+    start = dimfree.State(start.Q, start.M, start.P)
+    np.testing.assert_allclose(problem.risk(start), scaled.risk(start), rtol=1e-12)
+
+
+def test_single_index_with_its_own_link_is_a_two_layer_problem():
+    same = dimfree.SingleIndex("he3")
+    other = dimfree.SingleIndex("he3", activation=lambda x: x**3 - 3 * x)
+    start = dimfree.State(Q=[[1.2]], M=[[0.4]])
+    assert isinstance(same, dimfree.TwoLayer)
+    algorithm = dimfree.OnlineSGD(0.01)
+    exact = dimfree.ode(same, algorithm).drift(0.0, start)
+    automatic = dimfree.ode(other, algorithm).drift(0.0, start)
+    np.testing.assert_allclose(exact.Q, automatic.Q, atol=1e-10)
+    np.testing.assert_allclose(exact.M, automatic.M, atol=1e-10)

@@ -1,0 +1,180 @@
+"""Bad input: what was given, what is wrong, what to do; and divergence as data."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dimfree
+from dimfree import InvalidInput
+
+PROBLEM = dimfree.PhaseRetrieval(2)
+SGD = dimfree.OnlineSGD(0.1)
+START = dimfree.State(Q=jnp.eye(2), M=jnp.full((2, 1), 0.1))
+KEY = jax.random.key(0)
+
+
+def own_loss(loss, **options):
+    return dimfree.LocalFields(loss, width=2, teacher_width=1, **options)
+
+
+BAD = {
+    "Q not square": (lambda: dimfree.State(Q=[[1.0, 0.0]], M=[[0.1]]), r"Q has shape \(1, 2\)"),
+    "M with the wrong number of rows": (
+        lambda: dimfree.State(Q=jnp.eye(2), M=[[0.1]]),
+        "one row for each of 2 students",
+    ),
+    "P of the wrong size": (lambda: dimfree.State(Q=jnp.eye(2), M=jnp.zeros((2, 1)), P=jnp.eye(2)), "P has shape"),
+    "start of another width": (
+        lambda: dimfree.solve(dimfree.ode(PROBLEM, SGD), dimfree.State(Q=[[1.0]], M=[[0.1]]), 1.0),
+        "The start has p = 1 students .* the problem p = 2",
+    ),
+    "overlaps that no weights have": (
+        lambda: dimfree.solve(dimfree.ode(PROBLEM, SGD), dimfree.State(Q=jnp.eye(2), M=[[1.5], [0.0]]), 1.0),
+        "No weights have these overlaps.*negative eigenvalue",
+    ),
+    "Q not symmetric": (
+        lambda: dimfree.solve(dimfree.ode(PROBLEM, SGD), dimfree.State(Q=[[1.0, 0.2], [0.0, 1.0]], M=START.M), 1.0),
+        "must be symmetric",
+    ),
+    "NaN in the start": (
+        lambda: dimfree.simulate(
+            PROBLEM, SGD, dimfree.State(Q=jnp.nan * jnp.eye(2), M=START.M), 10, 1.0, runs=1, key=KEY
+        ),
+        "NaN or infinite",
+    ),
+    "start off the sphere": (
+        lambda: dimfree.solve(
+            dimfree.ode(PROBLEM, dimfree.OnlineSGD(0.1, sphere=True)), dimfree.State(Q=2 * jnp.eye(2), M=START.M), 1.0
+        ),
+        r"sphere=True.*diag\(Q\) = \[2",
+    ),
+    "negative learning rate": (lambda: dimfree.OnlineSGD(-0.1), "learning_rate = -0.1 was given"),
+    "schedule of the wrong shape": (lambda: dimfree.OnlineSGD(lambda alpha: jnp.ones(3)), r"returned shape \(3,\)"),
+    "negative noise": (lambda: dimfree.PhaseRetrieval(noise=-1.0), "noise = -1.0 was given"),
+    "width zero": (lambda: dimfree.TwoLayer(0), "width = 0 was given; it must be a whole number, at least 1"),
+    "dimension zero": (lambda: dimfree.simulate(PROBLEM, SGD, START, 0, 1.0, runs=1, key=KEY), "d = 0 was given"),
+    "dimension below one": (lambda: dimfree.sde(PROBLEM, SGD, d=0.5), "d = 0.5 was given"),
+    "negative end": (lambda: dimfree.solve(dimfree.ode(PROBLEM, SGD), START, -1.0), "alpha = -1.0 was given"),
+    "times that go back": (
+        lambda: dimfree.solve(dimfree.ode(PROBLEM, SGD), START, [0.0, 2.0, 1.0]),
+        "increasing times",
+    ),
+    "less than a step": (
+        lambda: dimfree.simulate(PROBLEM, SGD, START, 10, 0.01, runs=1, key=KEY),
+        "less than one step, batch_size / d = 0.1",
+    ),
+    "vectors that do not fit": (
+        lambda: dimfree.simulate(PROBLEM, SGD, START, 2, 1.0, runs=1, key=KEY, method="vectors"),
+        "rank 3, but vectors of dimension d = 2",
+    ),
+    "unknown activation": (lambda: dimfree.TwoLayer(2, 1, "tnah"), "tnah.*tanh"),
+    "activation with NaN": (lambda: dimfree.TwoLayer(2, 1, lambda x: jnp.log(x)), "(?i)nan"),
+    "activation that returns a vector": (lambda: dimfree.TwoLayer(2, 1, lambda x: jnp.stack([x, x])), "shape"),
+    "loss that returns a vector": (
+        lambda: own_loss(lambda student, teacher, noise, readout: (student - teacher) ** 2),
+        r"loss returned an array of shape \(2,\).*jnp.sum",
+    ),
+    "loss with NaN": (
+        lambda: own_loss(lambda student, teacher, noise, readout: jnp.sqrt(student[0]) + teacher[0]),
+        "of loss is NaN or infinite for some ordinary fields",
+    ),
+    "loss that branches": (
+        lambda: own_loss(lambda student, teacher, noise, readout: student[0] if teacher[0] > 0 else 0.0),
+        "could not be evaluated by JAX",
+    ),
+    "loss with too few arguments": (lambda: own_loss(lambda student, teacher: 0.0), "could not be evaluated by JAX"),
+    "training a readout that is not there": (
+        lambda: dimfree.ode(
+            own_loss(lambda student, teacher, noise, readout: jnp.sum(student) ** 2),
+            dimfree.OnlineSGD(0.1, readout_rate=0.1),
+        ),
+        "has no readout to train",
+    ),
+    "readout of the wrong size": (lambda: dimfree.TwoLayer(2, readout=[1.0]), r"readout has shape \(1,\)"),
+    "too large a grid": (
+        lambda: dimfree.ode(dimfree.TwoLayer(8, 4, "tanh"), SGD, dimfree.GaussHermite(10)).drift(
+            0.0, dimfree.random_state(dimfree.TwoLayer(8, 4), 20, key=KEY)
+        ),
+        "GaussHermite.*Sobol",
+    ),
+    "Sobol points not a power of two": (lambda: dimfree.Sobol(1000), "power of two"),
+    "diffusion without a key": (lambda: dimfree.solve(dimfree.sde(PROBLEM, SGD, 100), START, 1.0), "runs=64, key="),
+    "covariance that was not asked for": (
+        lambda: dimfree.solve(dimfree.ode(PROBLEM, SGD), START, 1.0).standard_deviation,
+        "linear_noise",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_message(name):
+    call, message = BAD[name]
+    with pytest.raises(InvalidInput, match=f"(?s){message}"):
+        call()
+
+
+# Values of the wrong type: the checked annotations of the test run would catch them first, so they run without.
+WRONG_TYPES = {
+    "dimfree.OnlineSGD('small')": "learning_rate = 'small' was given",
+    "dimfree.OnlineSGD(0.1, batch_size=0.5)": "batch_size = 0.5 was given",
+    "dimfree.simulate(problem, sgd, start, 10, 1.0, runs=1, key=key, method='euler')": "method = 'euler'",
+    "dimfree.simulate(problem, sgd, 0.3, 10, 1.0, runs=1, key=key)": "start = 0.3 was given",
+    "dimfree.TwoLayer(2, normalisation='max')": "choose one of mean, sqrt, sum",
+    "dimfree.TwoLayer(2, activation=3.0)": "3.0",
+    "dimfree.solve(problem, start, 1.0)": "dimfree.ode(problem, algorithm)",
+    "dimfree.ode(sgd, problem)": "pass a problem",
+    "dimfree.ode(problem, sgd, expectation='fine')": "expectation = 'fine' was given",
+}
+
+
+def test_messages_for_values_of_the_wrong_type():
+    code = f"""
+import jax, dimfree
+problem, sgd, key = dimfree.PhaseRetrieval(2), dimfree.OnlineSGD(0.1), jax.random.key(0)
+start = dimfree.State(Q=jax.numpy.eye(2), M=[[0.1], [0.1]])
+for call, message in {WRONG_TYPES!r}.items():
+    try:
+        eval(call)
+    except dimfree.InvalidInput as error:
+        assert message in str(error), (call, str(error))
+    else:
+        raise AssertionError(call + " was accepted")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_name_that_does_not_exist():
+    with pytest.raises(AttributeError, match="simulate"):
+        dimfree.simulat  # noqa: B018
+
+
+@pytest.mark.parametrize("kind", ["solve", "simulate", "vectors"])
+def test_divergence_is_an_outcome_not_a_nan(kind):
+    problem, algorithm = dimfree.PhaseRetrieval(1), dimfree.OnlineSGD(2.0)
+    start = dimfree.State(Q=[[1.0]], M=[[0.3]])
+    if kind == "solve":
+        trajectory = dimfree.solve(dimfree.ode(problem, algorithm), start, 50.0)
+    else:
+        method = "exact" if kind == "simulate" else "vectors"
+        trajectory = dimfree.simulate(problem, algorithm, start, 30, 50.0, runs=5, key=KEY, method=method)
+    assert np.all(np.asarray(trajectory.outcome) == dimfree.Outcome.DIVERGED)
+    assert np.all(np.asarray(trajectory.stopped_at) < 50.0)
+    assert np.isfinite(np.asarray(trajectory.state.Q)).all()
+    assert "diverged" in repr(trajectory)
+
+
+def test_one_diverging_cell_leaves_the_others():
+    start = dimfree.State(Q=[[1.0]], M=[[0.3]])
+
+    def final_risk(rate):
+        trajectory = dimfree.solve(dimfree.ode(dimfree.PhaseRetrieval(1), dimfree.OnlineSGD(rate)), start, 20.0)
+        return trajectory.risk[-1], trajectory.outcome
+
+    risk, outcome = jax.vmap(final_risk)(jnp.array([0.02, 2.0, 0.05]))
+    assert outcome.tolist() == [0, dimfree.Outcome.DIVERGED, 0]
+    assert np.isfinite(np.asarray(risk)).all()
+    assert risk[2] < 0.1

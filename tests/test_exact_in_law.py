@@ -1,0 +1,123 @@
+"""The simulation without vectors has the law of SGD on the vectors, at every d."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+import scipy.stats
+
+import dimfree
+from dimfree.gaussian.chi_square import chi_square
+
+FALSE_ALARM = 1e-4  # for the whole table
+
+
+@dataclasses.dataclass(frozen=True)
+class LawCase:
+    name: str
+    d: int
+    p: int
+    k: int
+    activation: str
+    sphere: bool = False
+    trained: bool = False
+    batch_size: int = 1
+    rate: float = 0.3
+    alpha: float = 2.0
+    runs: int = 3000
+
+
+TABLE = [
+    LawCase("free", 20, 2, 1, "square", rate=0.15),
+    LawCase("sphere", 20, 2, 1, "square", sphere=True, rate=0.3),
+    LawCase("batch", 20, 2, 2, "erf", batch_size=8, rate=4.0, alpha=4.0),
+    LawCase("trained readout", 20, 3, 1, "erf", trained=True, rate=3.0),
+    LawCase("more fields than dimensions", 20, 16, 8, "erf", rate=8.0),
+    LawCase("more fields than dimensions, batch", 20, 14, 8, "erf", batch_size=8, sphere=True, rate=20.0, alpha=4.0),
+    LawCase("batch larger than the dimensions left", 20, 10, 5, "erf", batch_size=8, rate=20.0, alpha=4.0),
+    LawCase("relu", 100, 2, 2, "relu", sphere=True, rate=1.0),
+    LawCase("tanh, trained, batch", 100, 2, 1, "tanh", trained=True, batch_size=8, rate=6.0, alpha=3.0),
+    LawCase("he3", 100, 1, 1, "he3", sphere=True, rate=0.02),
+    LawCase("square, d = 300", 300, 2, 1, "square", sphere=True, rate=0.2, alpha=1.5),
+    LawCase("erf, batch, d = 300", 300, 3, 2, "erf", batch_size=8, trained=True, rate=5.0, alpha=1.5),
+]
+
+
+def two_samples(case: LawCase):
+    """All entries of the State at three times, and exit times, by both methods."""
+    problem = dimfree.TwoLayer(case.p, case.k, case.activation, noise=0.2)
+    algorithm = dimfree.OnlineSGD(
+        case.rate, case.batch_size, case.sphere, ridge=0.1, readout_rate=0.5 * case.rate if case.trained else None
+    )
+    start = dimfree.random_state(problem, d=min(case.d, case.p + case.k + 2), key=jax.random.key(5))
+    step = case.batch_size / case.d
+    times = step * np.unique(np.linspace(1, round(case.alpha / step), 60).astype(int))
+    coordinates = algorithm.coordinates(problem)
+    shown = [len(times) // 4, len(times) // 2, len(times) - 1]
+    columns = []
+    for method, seed in (("exact", 1), ("vectors", 2)):
+        runs = dimfree.simulate(
+            problem, algorithm, start, case.d, times, runs=case.runs, key=jax.random.key(seed), method=method
+        )
+        entries = np.asarray(coordinates.pack(runs.state))[:, shown].reshape(case.runs, -1)
+        out = np.abs(np.asarray(runs.state.M[:, :, 0, 0]) - float(start.M[0, 0])) > 0.05
+        exits = np.where(out.any(axis=1), out.argmax(axis=1), len(times))
+        columns.append(np.column_stack([entries, exits]))
+    labels = [f"{label} at alpha {times[index]:g}" for index in shown for label in coordinates.labels]
+    return [*labels, "exit of M[0,0] from its start by 0.05"], *columns
+
+
+def smallest_p_value(case: LawCase) -> tuple[float, str, int]:
+    labels, exact, vectors = two_samples(case)
+    # Rounding: with more fields than dimensions entries agree to about 1e-12 only, and ties must stay ties.
+    p_values = [
+        scipy.stats.ks_2samp(np.round(exact[:, i], 9), np.round(vectors[:, i], 9), method="asymp").pvalue
+        for i in range(len(labels))
+    ]
+    worst = int(np.argmin(p_values))
+    return p_values[worst], labels[worst], len(labels)
+
+
+@pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name)
+def test_same_law_as_with_vectors(case):
+    p_value, label, number = smallest_p_value(case)
+    # Bonferroni over the entries of this case and over the cases of the table.
+    assert p_value > FALSE_ALARM / (number * len(TABLE)), (label, p_value)
+
+
+def test_a_fixed_input_norm_is_told_apart(monkeypatch):
+    """The test has the power to see that |x|^2 fluctuates: without that the law differs at d = 20."""
+    from dimfree.simulation import exact
+
+    monkeypatch.setattr(exact, "chi_square", lambda key, degrees: degrees)
+    # Another number of runs, so that nothing compiled with the true law is used.
+    p_value, _, number = smallest_p_value(dataclasses.replace(TABLE[0], runs=4001))
+    assert p_value < FALSE_ALARM / (number * len(TABLE))
+
+
+@pytest.mark.parametrize("degrees", [0.5, 1.0, 2.0, 7.0, 999.0, 1e9])
+def test_chi_square_law(degrees):
+    sample = np.asarray(jax.jit(chi_square)(jax.random.key(0), np.full(40_000, degrees)))
+    assert scipy.stats.kstest(sample, "chi2", args=(degrees,)).pvalue > 1e-5
+
+
+def test_chi_square_without_degrees_is_zero():
+    sample = chi_square(jax.random.key(0), np.array([0.0, 3.0, 0.0]))
+    assert sample[0] == sample[2] == 0.0
+    assert sample[1] > 0
+
+
+@pytest.mark.parametrize("d", [6, 30])
+def test_random_state_has_the_law_of_random_vectors(d):
+    problem = dimfree.TwoLayer(3, 2, "erf")
+    keys = jax.random.split(jax.random.key(0), 4000)
+    drawn = jax.vmap(lambda key: dimfree.random_state(problem, d, key=key).covariance)(keys)
+    weights = np.random.default_rng(0).normal(size=(4000, 5, d))
+    weights[:, 3], weights[:, 4] = np.eye(d)[0], np.eye(d)[1]
+    weights /= np.linalg.norm(weights, axis=-1, keepdims=True)
+    direct = weights @ weights.transpose(0, 2, 1)
+    for i, j in ((0, 1), (0, 2), (1, 2), (0, 3), (2, 4)):
+        assert scipy.stats.ks_2samp(np.asarray(drawn[:, i, j]), direct[:, i, j]).pvalue > 1e-5
+    product = np.asarray(drawn[:, 0, 1] * drawn[:, 1, 2] * drawn[:, 0, 2])
+    assert scipy.stats.ks_2samp(product, direct[:, 0, 1] * direct[:, 1, 2] * direct[:, 0, 2]).pvalue > 1e-5

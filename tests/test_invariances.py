@@ -1,0 +1,121 @@
+"""What must not change: names of neurons, bases, duplicates, and how runs are grouped."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dimfree
+from dimfree.gaussian.factor import psd_factor
+
+SETTINGS = settings(max_examples=15, deadline=None)
+ALGORITHM = dimfree.OnlineSGD(0.3, readout_rate=0.2, ridge=0.1)
+SEEDS = st.integers(0, 10_000)
+
+
+def state_of(problem, seed, d=None):
+    d = d or problem.width + problem.teacher_width + 2
+    return dimfree.random_state(problem, d, key=jax.random.key(seed))
+
+
+@pytest.mark.parametrize("activation", ["square", "erf", "relu", "he3", jnp.tanh])
+@SETTINGS
+@given(seed=SEEDS, order=st.permutations(range(3)))
+def test_renaming_neurons_renames_the_drift(activation, seed, order):
+    problem = dimfree.TwoLayer(3, 1, activation, noise=0.1)
+    order = np.asarray(order)
+    limit = dimfree.ode(problem, ALGORITHM)
+    state = state_of(problem, seed)
+    renamed = dimfree.State(state.Q[order][:, order], state.M[order], state.P, jnp.asarray([0.5, -1.0, 2.0])[order])
+    state = dimfree.State(state.Q, state.M, state.P, jnp.asarray([0.5, -1.0, 2.0]))
+    drift, renamed_drift = limit.drift(0.0, state), limit.drift(0.0, renamed)
+    # The Gauss-Hermite grid of tanh is not symmetric under permutations: its own error is the tolerance there.
+    tolerance = 1e-10 if limit.expectation == "closed form" else 10 * float(limit.expectation_error(state)) + 1e-8
+    np.testing.assert_allclose(renamed_drift.Q, drift.Q[order][:, order], atol=tolerance)
+    np.testing.assert_allclose(renamed_drift.M, drift.M[order], atol=tolerance)
+    np.testing.assert_allclose(renamed_drift.readout, drift.readout[order], atol=tolerance)
+
+
+@SETTINGS
+@given(seed=SEEDS)
+def test_quadratic_students_may_be_rotated(seed):
+    """With equal readouts the square network sees only W^T W, so rotating the students rotates the drift."""
+    problem = dimfree.TwoLayer(3, 2, "square", noise=0.1)
+    limit = dimfree.ode(problem, dimfree.OnlineSGD(0.3))
+    state = state_of(problem, seed)
+    rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(3, 3)))[0]
+    drift = limit.drift(0.0, state)
+    rotated = limit.drift(0.0, dimfree.State(rotation @ state.Q @ rotation.T, rotation @ state.M, state.P))
+    np.testing.assert_allclose(rotated.Q, rotation @ drift.Q @ rotation.T, atol=1e-11)
+    np.testing.assert_allclose(rotated.M, rotation @ drift.M, atol=1e-11)
+
+
+@SETTINGS
+@given(seed=SEEDS, rank=st.integers(1, 9))
+def test_the_factor_reproduces_covariances_of_any_rank(seed, rank):
+    rows = np.random.default_rng(seed).normal(size=(9, rank))
+    covariance = rows @ rows.T
+    factor, in_use = psd_factor(jnp.asarray(covariance))
+    np.testing.assert_allclose(factor @ factor.T, covariance, atol=1e-9 * np.abs(covariance).max())
+    assert int(in_use.sum()) == rank
+    small, small_in_use = psd_factor(jnp.asarray(covariance[:5, :5]))  # the unrolled one
+    np.testing.assert_allclose(small @ small.T, covariance[:5, :5], atol=1e-9 * np.abs(covariance).max())
+    assert int(small_in_use.sum()) == min(rank, 5)
+
+
+@pytest.mark.parametrize("activation", ["square", "erf", "relu", "he3", jnp.tanh])
+def test_duplicate_students_stay_duplicates(activation):
+    problem = dimfree.TwoLayer(2, 1, activation, noise=0.1)
+    start = dimfree.State(Q=jnp.ones((2, 2)), M=[[0.4], [0.4]])
+    algorithm = dimfree.OnlineSGD(0.1, readout_rate=0.1)
+    theory = dimfree.solve(dimfree.ode(problem, algorithm), start, 2.0)
+    runs = dimfree.simulate(problem, algorithm, start, d=50, alpha=2.0, runs=4, key=jax.random.key(0))
+    for trajectory in (theory, runs):
+        Q, M = np.asarray(trajectory.state.Q), np.asarray(trajectory.state.M)
+        assert np.isfinite(Q).all()
+        np.testing.assert_allclose(Q[..., 0, 0], Q[..., 1, 1], atol=1e-9)
+        np.testing.assert_allclose(Q[..., 0, 0], Q[..., 0, 1], atol=1e-9)
+        np.testing.assert_allclose(M[..., 0, 0], M[..., 1, 0], atol=1e-9)
+
+
+@pytest.mark.parametrize("activation", ["square", "erf", "relu", "he3"])
+def test_a_solved_problem_without_noise_stays_solved(activation):
+    """Students equal to the teachers: singular covariance, zero drift, and no run moves."""
+    problem = dimfree.TwoLayer(2, 2, activation)
+    start = dimfree.State(Q=jnp.eye(2), M=jnp.eye(2))
+    drift = dimfree.ode(problem, ALGORITHM).drift(0.0, start)
+    without_ridge = dimfree.OnlineSGD(0.3, readout_rate=0.2)
+    drift = dimfree.ode(problem, without_ridge).drift(0.0, start)
+    for part in (drift.Q, drift.M, drift.readout):
+        np.testing.assert_allclose(part, 0.0, atol=1e-8)
+    runs = dimfree.simulate(problem, without_ridge, start, d=30, alpha=3.0, runs=2, key=jax.random.key(0))
+    np.testing.assert_allclose(runs.final.Q, np.broadcast_to(np.eye(2), (2, 2, 2)), atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["exact", "vectors"])
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_a_run_does_not_depend_on_its_chunk(method, batch_size):
+    problem = dimfree.TwoLayer(2, 1, "erf", noise=0.1)
+    algorithm = dimfree.OnlineSGD(2.0, batch_size=batch_size)
+    start = state_of(problem, 0)
+
+    def final(memory):
+        arguments = (problem, algorithm, start, 40, 5.0)
+        return dimfree.simulate(*arguments, runs=7, key=jax.random.key(3), method=method, memory=memory)
+
+    whole, apart, uneven = final(2**30), final(1), final(3 * 2**17)
+    assert "7 chunks" in dict(apart.provenance)["simulation"]
+    for other in (apart, uneven):
+        np.testing.assert_allclose(other.state.Q, whole.state.Q, atol=1e-12)
+        np.testing.assert_allclose(other.state.M, whole.state.M, atol=1e-12)
+
+
+def test_more_fields_than_dimensions_keep_their_rank():
+    problem = dimfree.TwoLayer(6, 3, "erf", noise=0.1)
+    start = dimfree.random_state(problem, d=5, key=jax.random.key(0))
+    runs = dimfree.simulate(problem, dimfree.OnlineSGD(3.0), start, d=5, alpha=20.0, runs=8, key=jax.random.key(1))
+    eigenvalues = np.linalg.eigvalsh(np.asarray(runs.final.covariance))
+    assert np.all(eigenvalues[:, :4] < 1e-9)
+    assert np.all(eigenvalues[:, 4] > 1e-6)
