@@ -80,7 +80,7 @@ BAD = {
     ),
     "loss with NaN": (
         lambda: own_loss(lambda student, teacher, noise, readout: jnp.sqrt(student[0]) + teacher[0]),
-        "of loss is NaN or infinite for some ordinary fields",
+        "of loss is NaN or infinite at fields",
     ),
     "loss that branches": (
         lambda: own_loss(lambda student, teacher, noise, readout: student[0] if teacher[0] > 0 else 0.0),

@@ -413,7 +413,8 @@ def test_names():
         (lambda x: jnp.clip(x, -1.0, 1.0), False),
         (lambda x: jnp.tanh(10 * x) + 0.05 * jnp.abs(x - 0.123), False),
         (lambda x: jnp.sign(x), False),
-        (lambda x: jnp.maximum(x, 0.0) ** 2, True),
+        (lambda x: jnp.maximum(x, 0.0) ** 2, False),
+        (lambda x: jnp.maximum(x, 0.0) ** 3, True),
     ],
 )
 def test_kinks(function, smooth):
@@ -424,16 +425,16 @@ def test_kinks(function, smooth):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x: jnp.stack([x, x]), "shape"),
-        (lambda x: (x, x), "tuple"),
-        (lambda x: jnp.log(x), "nan"),
-        (lambda x: jnp.sqrt(jnp.abs(x)), "slope"),
-        (lambda x: x if x > 0 else 0.0, "traced"),
-        (lambda x: x.astype(int), "differentiated"),
-        (lambda x, y: x, "traced"),
+        (lambda x: jnp.stack([x, x]), r"shape \(2,\).*single number"),
+        (lambda x: (x, x), "tuple.*single number"),
+        (lambda x: jnp.log(x), "value.*NaN"),
+        (lambda x: jnp.sqrt(jnp.abs(x)), "derivative.*NaN"),
+        (lambda x: x if x > 0 else 0.0, "could not be evaluated.*without Python branches"),
+        (lambda x: x.astype(int), "could not be differentiated"),
+        (lambda x, y: x, "could not be evaluated"),
         (3, "neither a name nor a function"),
     ],
 )
 def test_unusable_functions(function, message):
-    with pytest.raises(ValueError, match=f"(?s)activation.*{message}.*(Give|give)"):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
         as_activation(function)

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import InvalidInput
+from .probing import probe
 
 
 class ActivationIntegrals(eqx.Module):
@@ -138,58 +139,5 @@ def as_activation(activation: Any) -> Activation:
             "function of one number, for example jax.numpy.tanh."
         )
     name = getattr(activation, "__name__", type(activation).__name__)
-    return Activation(name, activation, None, _is_smooth(name, activation))
-
-
-def _is_smooth(name: str, function: Callable[[Any], Any]) -> bool:
-    """Check that `function` is a differentiable scalar function, and say whether it is free of jumps and kinks."""
-    refine, cells = 4, 4096
-    grid = np.linspace(-8.0, 8.0, refine * cells + 1)
-    # The activation may be given inside a jitted function; its own check still runs at once.
-    with jax.ensure_compile_time_eval():
-        _check_differentiable(name, function)
-        values, slopes = (np.asarray(part) for part in jax.vmap(jax.value_and_grad(function))(jnp.asarray(grid)))
-    for part, what in ((values, "value"), (slopes, "slope")):
-        if not np.all(np.isfinite(part)):
-            where = grid[~np.isfinite(part)][0]
-            raise InvalidInput(
-                f"The activation {name!r} has a {what} of {part[~np.isfinite(part)][0]} at x = {where:g}. Gaussian "
-                "fields take every real value: give a function that is finite, with a finite slope, everywhere on "
-                "[-8, 8]."
-            )
-    return not (_has_jump(values, refine) or _has_jump(slopes, refine))
-
-
-def _check_differentiable(name: str, function: Callable[[Any], Any]) -> None:
-    scalar = jnp.asarray(0.5)
-    remedy = "Give a function of one number written with jax.numpy, for example lambda x: jnp.tanh(2 * x)."
-    try:
-        shape = jax.eval_shape(function, scalar)
-    except Exception as error:
-        raise InvalidInput(
-            f"The activation {name!r} cannot be traced by JAX ({type(error).__name__}). {remedy}"
-        ) from error
-    if getattr(shape, "shape", None) != ():
-        found = f"an array of shape {shape.shape}" if hasattr(shape, "shape") else repr(type(shape).__name__)
-        raise InvalidInput(f"The activation {name!r} maps a number to {found}, not to a number. {remedy}")
-    try:
-        jax.eval_shape(jax.grad(function), scalar)
-    except Exception as error:
-        raise InvalidInput(
-            f"The activation {name!r} cannot be differentiated by JAX ({type(error).__name__}). {remedy}"
-        ) from error
-
-
-def _has_jump(samples: np.ndarray, refine: int) -> bool:
-    """Whether samples on a uniform grid show a discontinuity.
-
-    Second differences shrink with the spacing where the sampled function is continuous, and do not across a jump: there
-    those of the fine grid are as large as those of the coarse grid around them.
-    """
-    fine = np.abs(np.diff(samples, 2))
-    coarse = np.pad(np.abs(np.diff(samples[::refine], 2)), 2)
-    # A coarse difference may vanish by its sign change alone, but then not its neighbours.
-    around = np.lib.stride_tricks.sliding_window_view(coarse, 4).max(axis=1)
-    rounding = 1e3 * np.finfo(samples.dtype).eps * (1 + np.abs(samples).max())
-    cells = np.arange(1, len(samples) - 1) // refine
-    return bool(np.any((fine > 0.6 * around[cells]) & (fine > rounding)))
+    smooth = probe(lambda fields: activation(fields[0]), 1, name=f"The activation {name!r}", arguments="a number")
+    return Activation(name, activation, None, smooth)

@@ -32,9 +32,22 @@ class MeanLimit(eqx.Module):
         return self.algorithm.coordinates(self.problem)
 
     @property
+    def is_closed_form(self) -> bool:
+        """Whether the drift is known without quadrature over all fields."""
+        if self.rule is not None:
+            return False
+        start = State(Q=jnp.eye(self.problem.width), M=jnp.zeros((self.problem.width, self.problem.teacher_width)))
+        return eqx.filter_eval_shape(self.problem.known_moments, start) is not None
+
+    @property
     def expectation(self) -> str:
         """How averages over the fields are taken, in words."""
-        return _in_words(self.problem, self.rule)
+        if self.is_closed_form:
+            return "closed form"
+        fields, dimension = self.problem.rule(self.rule).fields, self.problem.width + self.problem.teacher_width
+        if isinstance(fields, GaussHermite):
+            return f"Gauss-Hermite, {fields.nodes} nodes for each of {dimension} fields"
+        return f"scrambled Sobol, {fields.number} points and their mirror images over {dimension} fields"
 
     @eqx.filter_jit
     def drift(self, alpha: Float[Array, ""] | float, state: State) -> State:
@@ -64,7 +77,7 @@ class MeanLimit(eqx.Module):
 
         It is the difference to another rule of the kind (fewer nodes, another scrambling).
         """
-        if uses_closed_form(self.problem, self.rule):
+        if self.is_closed_form:
             return jnp.zeros(())
         other = quadrature_moments(self.problem, state, self.problem.rule(self.rule).companion())
         difference = self.coordinates.pack(self.drift(alpha, state)) - self.coordinates.pack(
@@ -115,14 +128,6 @@ def _mean_limit(problem, algorithm, rule, *, second_order: bool) -> MeanLimit:
     return MeanLimit(problem, algorithm, rule, second_order)
 
 
-def uses_closed_form(problem: Problem, rule: Rule | None) -> bool:
-    """Whether the mean moments are known without quadrature over all fields."""
-    if rule is not None:
-        return False
-    p, k = problem.width, problem.teacher_width
-    return eqx.filter_eval_shape(problem.known_moments, State(Q=jnp.eye(p), M=jnp.zeros((p, k)))) is not None
-
-
 def mean_moments(problem: Problem, state: State, rule: Rule | None) -> Moments:
     """The population mean of the moments of a sample: closed form, or by the rule."""
     known = problem.known_moments(state) if rule is None else None
@@ -137,13 +142,3 @@ def quadrature_moments(problem: Problem, state: State, rule) -> Moments:
 def _sample_moments(fields, noise, parameters):
     problem, readout = parameters
     return problem.sample_moments(*split_fields(problem, fields), noise, readout)
-
-
-def _in_words(problem: Problem, rule: Rule | None) -> str:
-    if uses_closed_form(problem, rule):
-        return "closed form"
-    fields = problem.rule(rule).fields
-    dimension = problem.width + problem.teacher_width
-    if isinstance(fields, GaussHermite):
-        return f"Gauss-Hermite, {fields.nodes} nodes for each of {dimension} fields"
-    return f"scrambled Sobol, {fields.number} points and their mirror images over {dimension} fields"

@@ -8,8 +8,8 @@ from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from ..errors import positive_integer
+from ..gaussian.probing import probe
 from .base import Problem
-from .probing import check_function, has_kinks
 
 
 class LocalFields(Problem):
@@ -43,19 +43,18 @@ class LocalFields(Problem):
         self.sample_loss = loss
         size = 0 if self.readout is None else self.readout.shape[0]
         # A readout of ones stands for any: shapes and kinks do not depend on its values, which may be traced here.
-        probe = None if self.readout is None else jnp.ones(size)
+        stand_in = None if self.readout is None else jnp.ones(size)
 
         def of_fields(fields):
-            return loss(fields[:p], fields[p : p + k], fields[p + k], probe)
+            return loss(fields[:p], fields[p : p + k], fields[p + k], stand_in)
 
-        readout_words = "None" if probe is None else f"a readout of shape ({size},)"
-        check_function(
+        readout_words = "None" if stand_in is None else f"a readout of shape ({size},)"
+        self.smooth = probe(
             of_fields,
-            "loss",
             p + k + 1,
-            f"student fields of shape ({p},), teacher fields of shape ({k},), a noise number and {readout_words}",
+            name="loss",
+            arguments=f"student fields ({p},), teacher fields ({k},), a noise number and {readout_words}",
         )
-        self.smooth = not has_kinks(of_fields, p + k + 1)
 
     def loss(self, student, teacher, noise, readout):
         return self.sample_loss(student, teacher, noise, readout)

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 from ..errors import InvalidInput, nonnegative_number, positive_integer
 from ..gaussian.activations import Activation, as_activation
 from ..gaussian.pairwise import pairwise_outputs
+from ..gaussian.probing import probe
 from ..gaussian.quadratic import Square, quartic_moments
 from ..state import State
 from .base import Moments, Problem
-from .probing import check_function, has_kinks
 
 Normalisation = Literal["mean", "sqrt", "sum"]
 
@@ -209,9 +209,10 @@ class MultiIndex(Problem):
     ):
         self.width = positive_integer(width, "width")
         self.teacher_width = positive_integer(teacher_width, "teacher_width")
-        check_function(link, "link", self.teacher_width, f"teacher fields of shape ({self.teacher_width},)")
         self.link = link
-        self.link_is_smooth = not has_kinks(link, self.teacher_width)
+        self.link_is_smooth = probe(
+            link, self.teacher_width, name="link", arguments=f"teacher fields of shape ({self.teacher_width},)"
+        )
         self.activation = as_activation(activation)
         scale_of(normalisation, 1)
         self.normalisation = normalisation

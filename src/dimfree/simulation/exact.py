@@ -12,8 +12,7 @@ from ..gaussian.factor import psd_factor
 from ..problems import Moments, Problem
 from ..problems.base import split_fields
 from ..state import State
-
-_LARGEST = 1e8
+from .loop import is_bounded
 
 
 class Draws(eqx.Module):
@@ -78,5 +77,4 @@ def advance(
         square=slopes.T @ gram @ slopes / B**2,
         readout=None if readout_gradient is None else jnp.mean(readout_gradient, axis=0),
     )
-    new = algorithm.step(state, moments, 1 / d, alpha)
-    return new, jnp.all(jnp.abs(new.Q) < _LARGEST)
+    return algorithm.step(state, moments, 1 / d, alpha), is_bounded(student, slopes)

@@ -5,10 +5,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from ..state import State
 from ..trajectory import Outcome
+
+
+def is_bounded(fields: Float[Array, "B p"], slopes: Float[Array, "B p"]) -> Bool[Array, ""]:
+    """Whether a step can be taken: fields and gradients of order one, not on their way to infinity.
+
+    It looks at what exact and vector simulation share, so that both call the same runs diverged.
+    """
+    return jnp.all(jnp.abs(fields) < 1e4) & jnp.all(jnp.abs(slopes) < 1e8)
 
 
 def iterate(
@@ -31,7 +39,7 @@ def iterate(
     **Arguments:**
 
     - `draw`: random numbers for `block` steps of one run, with that leading axis.
-    - `advance`: one step of one run: (carry, draws, steps made before) to (carry, whether it is still finite).
+    - `advance`: one step of one run: (carry, draws, steps made before) to (carry, whether the step could be taken).
     - `observe`: the State of a carry.
     - `initial`, `keys`: carry and random key of each run, along a leading axis.
     - `save_steps`: increasing numbers of steps to save after.
@@ -68,9 +76,9 @@ def iterate(
 
         def write(saved):
             inside = (position >= 0) & (position < block)
-            here = jax.tree.map(lambda leaf: leaf[jnp.clip(position, 0, block - 1)], history)
-            new = jax.vmap(jax.vmap(observe), in_axes=1)(here)
-            return jax.tree.map(lambda a, b: jnp.where(inside.reshape(1, -1, *[1] * (a.ndim - 2)), a, b), new, saved)
+            states = jax.vmap(jax.vmap(observe))(history)
+            here = jax.tree.map(lambda leaf: jnp.swapaxes(leaf[jnp.clip(position, 0, block - 1)], 0, 1), states)
+            return jax.tree.map(lambda a, b: jnp.where(inside.reshape(1, -1, *[1] * (a.ndim - 2)), a, b), here, saved)
 
         saved = jax.lax.cond(jnp.any((position >= 0) & (position < block)), write, lambda s: s, saved)
         return number + 1, carry, outcome, ended, saved

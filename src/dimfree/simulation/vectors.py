@@ -8,8 +8,7 @@ from ..algorithms import OnlineSGD
 from ..errors import InvalidInput, is_concrete
 from ..problems import Problem
 from ..state import State
-
-_LARGEST = 1e4  # a field of this size means overlaps of 1e8
+from .loop import is_bounded
 
 
 def embed(state: State, d: int) -> tuple[Float[Array, "p d"], Float[Array, "k d"]]:
@@ -51,8 +50,7 @@ def advance(
         student, teacher, noise, problem.readout if readout is None else readout
     )
     mean_gradient = None if gradient is None else jnp.mean(gradient, axis=0)
-    moved = algorithm.move(weights, readout, inputs, slopes, mean_gradient, alpha)
-    return moved, jnp.all(jnp.abs(student) < _LARGEST)
+    return algorithm.move(weights, readout, inputs, slopes, mean_gradient, alpha), is_bounded(student, slopes)
 
 
 def observe(weights: Float[Array, "p d"], teacher_weights: Float[Array, "k d"], readout) -> State:

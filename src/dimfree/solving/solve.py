@@ -57,7 +57,7 @@ def solve(
         "limit": _name(limit),
         "problem": limit.problem,
         "algorithm": limit.algorithm,
-        "expectation": limit.expectation,
+        "expectation": _expectation(limit, start),
     }
     if isinstance(limit, DiffusionLimit):
         if key is None or runs is None:
@@ -193,6 +193,16 @@ def _name(limit: Limit) -> str:
     if isinstance(limit, MeanLimit):
         return "ODE" if limit.second_order else "gradient flow"
     return "SDE" if isinstance(limit, DiffusionLimit) else "linear noise"
+
+
+def _expectation(limit: Limit, start: State) -> str:
+    """How averages are taken and, where that is not exact, how good it is."""
+    mean = limit if isinstance(limit, MeanLimit) else limit.mean
+    if mean.is_closed_form or not is_concrete((limit, start)):
+        return limit.expectation
+    with jax.ensure_compile_time_eval():
+        error = float(mean.expectation_error(start))
+    return f"{limit.expectation}; estimated error of the drift at the start {error:.1e}"
 
 
 def _key_words(key: PRNGKeyArray) -> str | None:

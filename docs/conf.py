@@ -1,0 +1,36 @@
+"""Sphinx configuration. Build with `sphinx-build -W --keep-going -b html docs docs/_build/html`."""
+
+import importlib.metadata
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+project = "dimfree"
+author = "The dimfree developers"
+copyright = "The dimfree developers"
+release = version = importlib.metadata.version("dimfree")
+
+extensions = ["myst_nb", "sphinx.ext.mathjax", "public_api"]
+exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
+templates_path: list[str] = []
+
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+# Pages with code are run at each build, and an error in one fails it.
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
+nb_merge_streams = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = "dimfree"
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_show_sourcelink = False

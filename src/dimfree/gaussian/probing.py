@@ -1,0 +1,89 @@
+"""Trying a user's function before it is used: shape, finiteness, kinks."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..errors import InvalidInput
+
+_REFINE, _CELLS, _REACH = 4, 4096, 8.0
+
+
+def probe(function: Callable, dimension: int, *, name: str, arguments: str) -> bool:
+    """Whether a function of `dimension` fields is smooth enough; refuses one that cannot be used at all.
+
+    It must give one finite number with a finite derivative. Smooth means that its value, slope and curvature do not
+    jump: averages of products of slopes can then be differentiated under the average. Jumps are looked for along
+    lines, out to 8 standard deviations.
+
+    **Arguments:**
+
+    - `function`: takes one array of `dimension` numbers.
+    - `name`, `arguments`: what the user calls it and what it is given, for the message.
+    """
+    remedy = "Write it with jax.numpy functions of these arguments, without Python branches on their values."
+    # A problem may be made inside jit or vmap; its functions are still tried at once.
+    with jax.ensure_compile_time_eval():
+        try:
+            result = jax.eval_shape(function, jnp.zeros(dimension))
+        except Exception as error:
+            raise InvalidInput(
+                f"{name} could not be evaluated by JAX for {arguments}: {type(error).__name__}: {error}\n{remedy}"
+            ) from error
+        if getattr(result, "shape", None) != ():
+            found = f"an array of shape {result.shape}" if hasattr(result, "shape") else f"a {type(result).__name__}"
+            raise InvalidInput(
+                f"{name} returned {found} for {arguments}; it must return a single number: sum or average over it "
+                "(jnp.sum, jnp.mean)."
+            )
+        try:
+            values, slopes, curvatures, points = _along_lines(function, dimension)
+        except TypeError as error:
+            raise InvalidInput(
+                f"{name} could not be differentiated by JAX for {arguments}: {error}\n{remedy}"
+            ) from error
+    for part, what in ((values, "value"), (slopes, "derivative")):
+        if not np.isfinite(part).all():
+            where = np.round(points[~np.isfinite(part)][0], 3)
+            raise InvalidInput(
+                f"The {what} of {name} is NaN or infinite at fields {where}. Gaussian fields take every real value: "
+                "guard divisions, logarithms and square roots in it, and their derivatives."
+            )
+    return not any(_has_jump(samples) for samples in (*values, *slopes, *curvatures))
+
+
+def _along_lines(function: Callable, dimension: int):
+    """Values, slopes and curvatures of the function along lines, and the points there."""
+    line = jnp.linspace(-_REACH, _REACH, _REFINE * _CELLS + 1)
+    if dimension == 1:
+        starts, ways = jnp.zeros((1, 1)), jnp.ones((1, 1))
+    else:
+        starts, ways = jax.random.normal(jax.random.key(1), (2, 4, dimension))
+        ways = ways / jnp.linalg.norm(ways, axis=1, keepdims=True)
+
+    def along(start: Float[Array, " n"], way: Float[Array, " n"]):
+        slope = jax.value_and_grad(lambda t: function(start + t * way))
+        curvature = jax.grad(lambda t: slope(t)[1])
+        return jax.vmap(lambda t: (*slope(t), curvature(t)))(line)
+
+    parts = jax.jit(jax.vmap(along))(starts, ways)
+    return *(np.asarray(part) for part in parts), np.asarray(starts[:, None] + line[:, None] * ways[:, None])
+
+
+def _has_jump(samples: np.ndarray) -> bool:
+    """Whether samples on a uniform grid show a discontinuity.
+
+    Second differences shrink with the spacing where the sampled function is continuous, and do not across a jump: there
+    those of the fine grid are as large as those of the coarse grid around them.
+    """
+    fine = np.abs(np.diff(samples, 2))
+    coarse = np.pad(np.abs(np.diff(samples[::_REFINE], 2)), 2)
+    # A coarse difference may vanish by its sign change alone, but then not its neighbours.
+    around = np.lib.stride_tricks.sliding_window_view(coarse, 4).max(axis=1)
+    # Two derivatives of a tail such as that of gelu leave rounding errors far above those of the values.
+    rounding = 1e7 * np.finfo(samples.dtype).eps * (1 + np.abs(samples).max())
+    cells = np.arange(1, len(samples) - 1) // _REFINE
+    return bool(np.any((fine > 0.6 * around[cells]) & (fine > rounding)))
