@@ -116,7 +116,7 @@ def test_small_dimension_has_the_true_law():
     assert p_value > FALSE_ALARM / number, (label, p_value)
 
 
-@pytest.mark.parametrize("degrees", [0.5, 1.0, 2.0, 7.0, 999.0, 1e9])
+@pytest.mark.parametrize("degrees", [1.0, 2.0, 3.0, 7.0, 999.0, 1e9])
 def test_chi_square_law(degrees):
     sample = np.asarray(jax.jit(chi_square)(jax.random.key(0), jnp.full(40_000, degrees)))
     assert scipy.stats.kstest(sample, "chi2", args=(degrees,)).pvalue > 1e-5

@@ -150,4 +150,6 @@ def _score(function, fields, noise, parameters):
 
 def _along_parameters(function, fields, noise, parameters):
     original, direction = parameters
-    return eqx.filter_jvp(lambda theta: function(fields, noise, theta), (original,), (direction,))[1]
+    value, tangent = eqx.filter_jvp(lambda theta: function(fields, noise, theta), (original,), (direction,))
+    # An output that does not depend on what moves has no tangent at all.
+    return jax.tree.map(lambda v, t: jnp.zeros_like(v) if t is None else t, value, tangent)
