@@ -6,7 +6,7 @@ import itertools
 import dimfree
 
 # Learning rates for the normalisation 1/p: large enough that the second-order term matters, small enough to be stable.
-RATES = {"square": 0.05, "erf": 1.0, "relu": 0.4, "tanh": 0.8, "he3": 0.01}
+RATES = {"square": 0.05, "erf": 1.0, "relu": 0.4, "tanh": 0.8, "he3": 0.003}
 WIDTHS = ((1, 1), (2, 1), (3, 3), (4, 2))
 
 

@@ -137,7 +137,7 @@ def test_results_are_labelled_and_say_how_they_were_made():
     runs = dimfree.simulate(PROBLEM, SGD, START, 100, 2.0, runs=3, key=jax.random.key(7)).to_xarray()
     assert runs.risk.dims == ("run", "alpha")
     assert runs.attrs["key"] == "[0 7]"
-    assert "d = 100" in runs.attrs["simulation"]
+    assert runs.attrs["d"] == "100"
     assert "learning_rate=0.1" in runs.attrs["algorithm"]
     np.testing.assert_allclose(
         runs.risk.values,

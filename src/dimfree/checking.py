@@ -161,7 +161,7 @@ def _slope(dimensions, distances) -> float:
 def _compare_drift(limit: MeanLimit, start: State, samples: int = 2**16, d: float = 1e7):
     """The drift of the limit beside the mean change that single steps of SGD make in a very large dimension."""
     problem, algorithm, coordinates = limit.problem, limit.algorithm, limit.coordinates
-    start = State(Q=start.Q, M=start.M, P=start.P, readout=problem.readout_of(start))
+    start = problem.completed(start)
     dimension, fields = jnp.asarray(d), problem.width + problem.teacher_width
 
     @jax.jit

@@ -196,4 +196,4 @@ def check_start(problem: Problem, start: State, *, trained: bool) -> State:
         raise InvalidInput(
             "readout_rate was given, but the problem has no readout to train; give it one (readout=...)."
         )
-    return State(Q=start.Q, M=start.M, P=start.P, readout=readout)
+    return problem.completed(start)

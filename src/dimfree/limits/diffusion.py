@@ -26,7 +26,7 @@ def increment_covariance(mean: MeanLimit, alpha: Float[Array, ""] | float, state
     Arnaboldi et al. 2023, eq. (62), holds after doubling the learning rate in the terms with the variance of Q.
     """
     problem, algorithm, coordinates = mean.problem, mean.algorithm, mean.coordinates
-    alpha = jnp.asarray(alpha, float)
+    alpha, state = jnp.asarray(alpha, float), problem.completed(state)
     known = problem.known_second_moments(state) if mean.rule is None else None
     if known is not None:
         flat, unravel = ravel_pytree(mean_moments(problem, state, None))

@@ -52,6 +52,7 @@ class MeanLimit(eqx.Module):
     @eqx.filter_jit
     def drift(self, alpha: Float[Array, ""] | float, state: State) -> State:
         """The derivative of the State with respect to alpha."""
+        state = self.problem.completed(state)
         return self._drift(alpha, state, mean_moments(self.problem, state, self.rule))
 
     def _drift(self, alpha, state: State, moments: Moments) -> State:
@@ -79,6 +80,7 @@ class MeanLimit(eqx.Module):
         """
         if self.is_closed_form:
             return jnp.zeros(())
+        state = self.problem.completed(state)
         other = quadrature_moments(self.problem, state, self.problem.rule(self.rule).companion())
         difference = self.coordinates.pack(self.drift(alpha, state)) - self.coordinates.pack(
             self._drift(alpha, state, other)

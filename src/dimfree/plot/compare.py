@@ -144,8 +144,7 @@ def _describe(trajectory: Trajectory) -> str:
     """How a trajectory was made, and how its runs ended, for the legend."""
     made_by = dict(trajectory.provenance)
     if _simulated(trajectory):
-        d = re.search(r"d = (\d+)", made_by.get("simulation", ""))
-        words = "simulation" + (f", d = {int(d[1]):,}" if d else "")
+        words = "simulation" + (f", d = {int(made_by['d']):,}" if "d" in made_by else "")
         unit = "runs"
     else:
         words, unit = made_by.get("limit", "theory"), "paths"

@@ -123,6 +123,10 @@ class Problem(eqx.Module):
         """The readout of the State, or the problem's own where the State has none."""
         return self.readout if state.readout is None else state.readout
 
+    def completed(self, state: State) -> State:
+        """The State with its readout filled in."""
+        return State(Q=state.Q, M=state.M, P=state.P, readout=self.readout_of(state))
+
 
 def split_fields(problem: Problem, fields: Float[Array, "... r"]):
     """Student and teacher fields."""

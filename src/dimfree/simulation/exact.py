@@ -61,7 +61,8 @@ def advance(
     # Teachers first: with more fields than dimensions, the columns left without a pivot are then those of students.
     order = jnp.asarray([*range(p, p + k), *range(p)])
     factor, in_use = psd_factor(state.covariance[order][:, order])
-    teacher_first = draws.fields @ factor.T
+    in_use = in_use & (jnp.cumsum(in_use) <= d)  # a pivot beyond the d-th is rounding, whatever its size
+    teacher_first = draws.fields @ jnp.where(in_use, factor, 0.0).T
     fields = jnp.concatenate([teacher_first[:, k:], teacher_first[:, :k]], axis=1)
     student, teacher = split_fields(problem, fields)
     readout = problem.readout_of(state)

@@ -94,7 +94,8 @@ def simulate(
         stopped_at=jnp.where(outcome == Outcome.COMPLETED, jnp.nan, ended * algorithm.batch_size / d),
         problem=problem,
         provenance=provenance(
-            simulation=f"{method}, d = {d}, {cost}",
+            simulation=f"{method}, {cost}",
+            d=d,
             problem=problem,
             algorithm=algorithm,
             key=np.asarray(jax.random.key_data(key)) if is_concrete(key) else None,
