@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .activations import ActivationIntegrals, map_pairs
+from .integrals import ActivationIntegrals, map_pairs
 
 
 class Polynomial(ActivationIntegrals):

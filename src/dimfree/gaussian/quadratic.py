@@ -5,7 +5,7 @@ import math
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .activations import ActivationIntegrals
+from .integrals import ActivationIntegrals
 
 
 class Square(ActivationIntegrals):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .activations import ActivationIntegrals
+from .integrals import ActivationIntegrals
 
 DUPLICATE = 1e-15  # 1 - correlation^2 below this is rounding: the two fields are taken as one (or as opposite)
 
