@@ -47,7 +47,7 @@ def committee():
 def solve_against_diffrax() -> dict:
     """`solve` over the same right-hand side handed to Diffrax directly."""
     problem, algorithm, start = committee()
-    limit, times = dimfree.ode(problem, algorithm), jnp.linspace(0.0, 100.0, 201)
+    limit, times = dimfree.ode(problem, algorithm), jnp.linspace(0.0, 500.0, 201)
     like = dimfree.State(start.Q, start.M, start.P, problem.readout)
 
     @jax.jit
@@ -111,14 +111,14 @@ def erf_right_hand_side(p: int, k: int, rate: float, noise: float):
 def solve_against_scipy() -> dict:
     """`solve` over `scipy.integrate.solve_ivp` on the same equations in NumPy, at equal tolerances."""
     problem, algorithm, start = committee()
-    limit, times = dimfree.ode(problem, algorithm), np.linspace(0.0, 100.0, 201)
+    limit, times = dimfree.ode(problem, algorithm), np.linspace(0.0, 500.0, 201)
     field = erf_right_hand_side(8, 4, 4.0, 0.01)
     vector = np.concatenate([np.asarray(start.Q).ravel(), np.asarray(start.M).ravel()])
     drift = limit.drift(0.0, start)
     np.testing.assert_allclose(field(0.0, vector)[:64], np.asarray(drift.Q).ravel(), atol=1e-10)
     ours = statistics.median(seconds(lambda: dimfree.solve(limit, start, times).state.Q))
     began = time.perf_counter()
-    solution = scipy.integrate.solve_ivp(field, (0, 100.0), vector, "RK45", times, rtol=1e-8, atol=1e-10)
+    solution = scipy.integrate.solve_ivp(field, (0, 500.0), vector, "RK45", times, rtol=1e-8, atol=1e-10)
     theirs = time.perf_counter() - began
     difference = np.abs(solution.y[:64, -1] - np.asarray(dimfree.solve(limit, start, times).final.Q).ravel()).max()
     return {"ratio": theirs / ours, "goal": ">= 10", "scipy [s]": theirs, "solve [s]": ours, "difference": difference}

@@ -145,13 +145,18 @@ def _risk(problem: Problem, state: State):
     return problem.risk(state)
 
 
+@functools.cache
+def _version() -> str:
+    return importlib.metadata.version("dimfree")
+
+
 def provenance(**settings: Any) -> tuple[tuple[str, str], ...]:
     """What a result records of how it was made; traced settings are left out."""
     recorded = {name: str(value) for name, value in settings.items() if value is not None and is_concrete(value)}
     return tuple(
         {
             **recorded,
-            "dimfree": importlib.metadata.version("dimfree"),
+            "dimfree": _version(),
             "jax": jax.__version__,
             "device": str(jax.devices()[0]),
         }.items()

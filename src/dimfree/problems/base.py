@@ -68,6 +68,11 @@ class Problem(eqx.Module):
 
     # Better than quadrature over all fields, where it is known; None where it is not.
 
+    @property
+    def knows_moments(self) -> bool:
+        """Whether `known_moments` is not None."""
+        return False
+
     def known_moments(self, state: State) -> Moments | None:
         """The mean of `Moments` in closed form."""
         return None

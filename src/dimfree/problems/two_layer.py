@@ -114,6 +114,10 @@ class TwoLayer(Problem):
         teacher = scale_of(self.normalisation, self.teacher_width) * self.teacher_readout
         return jnp.concatenate([self.scale * readout, -teacher])
 
+    @property
+    def knows_moments(self) -> bool:
+        return self.activation.integrals is not None
+
     def known_moments(self, state: State) -> Moments | None:
         r"""$\mathbb{E}[s u^\top]$ and $\mathbb{E}[s s^\top]$ from the Saad-Solla integrals $I_2, I_3, I_4$."""
         integrals = self.activation.integrals
