@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .arcsine import arcsine
 from .integrals import ActivationIntegrals, map_pairs
 
 
@@ -26,7 +27,7 @@ class Erf(ActivationIntegrals):
         - `covariance`: the covariance of the fields, shape (fields, fields).
         """
         scale = 1 / jnp.sqrt(1 + jnp.diag(covariance))
-        return 2 / np.pi * jnp.arcsin(covariance * scale[:, None] * scale)
+        return 2 / np.pi * arcsine(covariance * scale[:, None] * scale)
 
     def slopes(self, covariance: Float[Array, "fields fields"], width: int) -> Float[Array, "width width"]:
         r"""$\mathbb{E}[g'(u_i) g'(u_j)] = \tfrac{2}{\pi} \big( (1 + C_{ii})(1 + C_{jj}) - C_{ij}^2 \big)^{-1/2}$.
@@ -87,9 +88,9 @@ class Erf(ActivationIntegrals):
             widened = 1 + variances - one * dual_one - two * dual_two
             scale = 1 / jnp.sqrt(widened)
             tilted = above - one[first] * dual_one[second] - two[first] * dual_two[second]
-            total = products @ jnp.arcsin(tilted * scale[first] * scale[second])
+            total = products @ arcsine(tilted * scale[first] * scale[second])
             # On the diagonal the correlation is 1 - 1 / widened.
-            total += weights**2 @ jnp.arcsin(1 - 1 / widened)
+            total += weights**2 @ arcsine(1 - 1 / widened)
             return (2 / np.pi) ** 2 * total / jnp.sqrt(determinant)
 
         return map_pairs(pair, covariance, width, numbers=len(first))
