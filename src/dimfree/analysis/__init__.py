@@ -1,0 +1,1 @@
+"""What it means: exit times, learning rates, landscapes, plateaus and solutions."""

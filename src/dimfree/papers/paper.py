@@ -1,0 +1,60 @@
+"""A publication: its figures, each one function, and its numbered statements."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+from .claims import Claim
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+    import xarray
+
+Size = Literal["quick", "full"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Reproduction:
+    """What a figure's function returns.
+
+    - `data`: all that is drawn, as one labelled Dataset.
+    - `picture`: the matplotlib Figure.
+    - `claims`: what the publication says of it, with verdicts.
+    """
+
+    data: "xarray.Dataset"
+    picture: "matplotlib.figure.Figure"
+    claims: tuple[Claim, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedFigure:
+    """One figure: its name (`fig1`), what it shows, and the function that makes it at a size."""
+
+    name: str
+    title: str
+    make: Callable[[Size], Reproduction]
+
+
+@dataclasses.dataclass(frozen=True)
+class Paper:
+    """A publication.
+
+    - `name`: as in `dimfree.cite`, such as `arnaboldi2023`.
+    - `title`: its own.
+    - `figures`: in the order of the publication.
+    - `statements`: a function that checks the numbered statements, and returns a claim for each.
+    """
+
+    name: str
+    title: str
+    figures: tuple[PublishedFigure, ...]
+    statements: Callable[[], tuple[Claim, ...]]
+
+    def figure(self, name: str) -> PublishedFigure | None:
+        """The figure of that name, or None."""
+        return next((figure for figure in self.figures if figure.name == name), None)
+
+    def listing(self) -> list[dict[str, Any]]:
+        """One entry for each figure."""
+        return [{"paper": self.name, "figure": figure.name, "title": figure.title} for figure in self.figures]
