@@ -202,3 +202,19 @@ def check_start(problem: Problem, start: State, *, trained: bool) -> State:
             "readout_rate was given, but the problem has no readout to train; give it one (readout=...)."
         )
     return problem.completed(start)
+
+
+def check_starts(problem: Problem, start: State, runs: int, *, trained: bool) -> State:
+    """The start of many runs: one State for all, or one for each along a leading axis; returned with that axis."""
+    if not isinstance(start, State) or start.Q.ndim == 2:
+        single = check_start(problem, start, trained=trained)
+        return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], runs, axis=0), single)
+    if start.Q.ndim != 3 or start.Q.shape[0] != runs:
+        raise InvalidInput(
+            f"The start has leading axes {start.Q.shape[:-2]}, but there are {runs} runs; give one State, or one for "
+            "each run along a leading axis."
+        )
+    first = check_start(problem, jax.tree.map(lambda leaf: leaf[0], start), trained=trained)
+    if start.readout is not None or first.readout is None:
+        return start
+    return State(Q=start.Q, M=start.M, P=start.P, readout=jnp.repeat(first.readout[None], runs, axis=0))

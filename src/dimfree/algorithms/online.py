@@ -1,13 +1,16 @@
 """How the weights move: one-pass SGD, each sample used once."""
 
+import abc
 from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, nonnegative_number, positive_integer
+from ..errors import InvalidInput, is_concrete, nonnegative_number, positive_integer, require
 from ..printing import as_call
 from ..problems.base import Moments, Problem
 from ..state import Coordinates, State
@@ -16,6 +19,14 @@ from ..state import Coordinates, State
 class Schedule(eqx.Module):
     """A rate that changes with the clock alpha (samples seen per dimension)."""
 
+    @abc.abstractmethod
+    def __call__(self, alpha: Float[Array, ""]) -> Float[Array, ""]:
+        """The rate at alpha."""
+
+
+class FunctionSchedule(Schedule):
+    """A rate given as a function of alpha."""
+
     function: Callable = eqx.field(static=True)
 
     def __call__(self, alpha: Float[Array, ""]) -> Float[Array, ""]:
@@ -23,6 +34,39 @@ class Schedule(eqx.Module):
 
     def __repr__(self) -> str:
         return getattr(self.function, "__name__", "schedule")
+
+
+class PiecewiseLinear(Schedule):
+    """A rate that is linear in alpha between given values, and constant outside; it can be differentiated by them.
+
+    **Arguments:**
+
+    - `alphas`: increasing times, shape `(n,)`.
+    - `rates`: the rate at each, shape `(n,)`.
+
+    ??? example
+        >>> import dimfree
+        >>> sgd = dimfree.OnlineSGD(dimfree.PiecewiseLinear([0.0, 10.0], [0.1, 0.02]))
+    """
+
+    alphas: Float[Array, " n"]
+    rates: Float[Array, " n"]
+
+    def __init__(self, alphas: ArrayLike | Array, rates: ArrayLike | Array):
+        self.alphas, self.rates = jnp.asarray(alphas, float), jnp.asarray(rates, float)
+        if self.alphas.ndim != 1 or self.alphas.shape != self.rates.shape:
+            raise InvalidInput(
+                f"alphas has shape {self.alphas.shape} and rates {self.rates.shape}; give as many rates as times."
+            )
+        if is_concrete(self.alphas):
+            require(np.diff(self.alphas) > 0, f"alphas = {alphas} was given; the times must increase.")
+        nonnegative_number(self.rates, "rates")
+
+    def __call__(self, alpha: Float[Array, ""]) -> Float[Array, ""]:
+        return jnp.interp(alpha, self.alphas, self.rates)
+
+    def __repr__(self) -> str:
+        return as_call(self)
 
 
 def _as_rate(rate: float | Array | Callable | Schedule, name: str) -> Array | Schedule:
@@ -38,7 +82,7 @@ def _as_rate(rate: float | Array | Callable | Schedule, name: str) -> Array | Sc
             ) from error
         if shape != ():
             raise InvalidInput(f"The schedule given as {name} returned shape {shape}; it must return one number.")
-        return Schedule(rate)
+        return FunctionSchedule(rate)
     nonnegative_number(rate, name)
     return jnp.asarray(rate, float)
 
@@ -59,7 +103,7 @@ class OnlineSGD(eqx.Module):
 
     **Arguments:**
 
-    - `learning_rate`: a number, or a function of alpha.
+    - `learning_rate`: a number, or a function of alpha (any JAX function, or a [`PiecewiseLinear`]).
     - `batch_size`: fresh samples in a step, B; a step advances the clock by B/d.
     - `sphere`: whether each student is brought back to norm $\sqrt d$ after each step.
     - `ridge`: strength of the penalty $\tfrac{\text{ridge}}{2d}\|w\|^2$.

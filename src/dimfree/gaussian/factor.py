@@ -15,10 +15,35 @@ def psd_factor(covariance: Float[Array, "r r"]) -> tuple[Float[Array, "r r"], Bo
     Pivots at rounding level are set to zero with their column, so that duplicate students get identical fields.
     Returns the factor and, for each column, whether it is in use (their number is the rank).
     """
-    size = covariance.shape[-1]
-    floor = PIVOT_TOLERANCE * jnp.maximum(jnp.diagonal(covariance), jnp.finfo(covariance.dtype).tiny)
+    size, floor = covariance.shape[-1], _floor(covariance)
     factor = _unrolled(covariance, floor) if size <= _UNROLLED else _looped(covariance, floor)
     return factor, jnp.diagonal(factor) > 0
+
+
+def sampling_factor(covariance: Float[Array, "r r"]) -> tuple[Float[Array, "r r"], Bool[Array, " r"]]:
+    """The same as `psd_factor`, many times faster under `vmap` with many fields, but without derivatives."""
+    if covariance.shape[-1] <= _UNROLLED:
+        return psd_factor(covariance)
+    factor = _large(covariance)
+    return factor, jnp.diagonal(factor) > 0
+
+
+@jax.custom_batching.custom_vmap
+def _large(covariance):
+    return _looped(covariance, _floor(covariance))
+
+
+@_large.def_vmap
+def _large_batch(axis_size, batched, covariance):
+    # LAPACK's factor is right unless a matrix is singular, and then its pivots say so.
+    floor = jax.vmap(_floor)(covariance)
+    factor = jnp.linalg.cholesky(covariance, symmetrize_input=False)
+    regular = jnp.all(jnp.diagonal(factor, axis1=-2, axis2=-1) ** 2 > floor)
+    return jax.lax.cond(regular, lambda: factor, lambda: jax.vmap(_looped)(covariance, floor)), True
+
+
+def _floor(covariance):
+    return PIVOT_TOLERANCE * jnp.maximum(jnp.diagonal(covariance), jnp.finfo(covariance.dtype).tiny)
 
 
 def _inverse_root(pivot, floor):

@@ -59,6 +59,11 @@ class Problem(eqx.Module):
         return None
 
     @property
+    def irreducible_risk(self) -> Float[Array, ""]:
+        """The part of the risk that no student can avoid, where the problem states it (label noise); else zero."""
+        return jnp.zeros(())
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """The publications that this problem comes from, for `dimfree.cite`."""
         return ()

@@ -89,6 +89,10 @@ class TwoLayer(Problem):
         return self.activation.smooth
 
     @property
+    def irreducible_risk(self) -> Float[Array, ""]:
+        return self.noise / 2
+
+    @property
     def noise_nodes(self) -> int:
         return 3  # gradients are linear in the noise and enter a covariance four times: degree 4, three nodes are exact
 
@@ -108,7 +112,7 @@ class TwoLayer(Problem):
         error = output - scale_of(self.normalisation, self.teacher_width) * target - jnp.sqrt(self.noise) * noise
         return 0.5 * error**2
 
-    def _weights(self, state: State) -> Float[Array, " r"]:
+    def output_weights(self, state: State) -> Float[Array, " r"]:
         """Weights with which the outputs of students and teachers enter the error."""
         readout = self.readout if state.readout is None else state.readout
         teacher = scale_of(self.normalisation, self.teacher_width) * self.teacher_readout
@@ -123,7 +127,7 @@ class TwoLayer(Problem):
         integrals = self.activation.integrals
         if integrals is None:
             return None
-        covariance, weights, p = state.covariance, self._weights(state), self.width
+        covariance, weights, p = state.covariance, self.output_weights(state), self.width
         own = weights[:p]
         gradient = own[:, None] * integrals.gradient(covariance, weights, p)
         square = integrals.gradient_square(covariance, weights, p) + self.noise * integrals.slopes(covariance, p)
@@ -136,7 +140,7 @@ class TwoLayer(Problem):
 
     def known_risk(self, state: State) -> Float[Array, ""]:
         """Half the noise plus a quadratic form in E[g g], which needs at most two fields at a time."""
-        weights, integrals = self._weights(state), self.activation.integrals
+        weights, integrals = self.output_weights(state), self.activation.integrals
         if integrals is None:
             outputs = pairwise_outputs(self.activation, state.covariance)
         else:
@@ -147,7 +151,7 @@ class TwoLayer(Problem):
         r"""For quadratic networks: all products are $\mathbb{E}[e^n u_a u_b u_c u_d]$ with n = 2, 3, 4."""
         if not isinstance(self.activation.integrals, Square):
             return None
-        p, weights = self.width, self._weights(state)
+        p, weights = self.width, self.output_weights(state)
         second, third, fourth = quartic_moments(jnp.diag(weights), state.covariance, self.noise)
         r = p + self.teacher_width
         # A sample's moments are e * (linear) or e^2 * (square) times a product of two fields, u_i u_b.
@@ -227,6 +231,10 @@ class MultiIndex(Problem):
     @property
     def smooth(self) -> bool:
         return self.activation.smooth and self.link_is_smooth
+
+    @property
+    def irreducible_risk(self) -> Float[Array, ""]:
+        return self.noise / 2
 
     @property
     def noise_nodes(self) -> int:

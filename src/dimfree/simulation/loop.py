@@ -1,8 +1,9 @@
-"""The loop that every simulation runs: blocks of steps, saves, early stop."""
+"""The loop that every simulation runs: lanes of runs, blocks of steps, saves, early stop."""
 
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
@@ -19,81 +20,152 @@ def is_bounded(fields: Float[Array, "B p"], slopes: Float[Array, "B p"]) -> Bool
     return jnp.all(jnp.abs(fields) < 1e4) & jnp.all(jnp.abs(slopes) < 1e8)
 
 
-def iterate(
-    *,
-    draw: Callable[[PRNGKeyArray], PyTree[Array]],
-    advance: Callable[[Any, PyTree[Array], Int[Array, ""]], tuple[Any, Array]],
-    observe: Callable[[Any], State],
-    initial: Any,
-    keys: Shaped[Array, "runs ..."],
-    save_steps: Int[Array, " times"],
-    block: int,
-    stop: Callable[[State], Array] | None,
-) -> tuple[State, Array, Array]:
-    """States at the saved steps, step of the event and outcome, for each run.
+class Results(eqx.Module):
+    """What is kept of each run: States at the saved steps, how it ended, and after how many steps if early."""
+
+    saved: State
+    outcome: Int[Array, " runs"]
+    ended: Int[Array, " runs"]
+
+
+class Lanes(eqx.Module):
+    """The runs under way, each in a lane; a lane whose run has ended takes the next one that waits."""
+
+    run: Int[Array, " lanes"]
+    block: Int[Array, " lanes"]
+    carry: Any
+    outcome: Int[Array, " lanes"]
+    ended: Int[Array, " lanes"]
+    waiting: Int[Array, " one"]  # the first run that no lane has taken
+
+
+class Loop(eqx.Module):
+    """One step of SGD repeated, for many runs.
 
     Random numbers are drawn for a block of steps at once, because one large draw is several times cheaper than many
     small ones. They depend on the run's key and the block only, so a run does not depend on which others it is
-    computed with. The loop ends with the last save, or when no run is left.
+    computed with. Runs end at different times (events, divergence): lanes that are free take the runs that wait, so
+    that no lane idles while there is work.
 
-    **Arguments:**
+    **Attributes:**
 
+    - `load`: the carry of a run, before its first step, by its number.
     - `draw`: random numbers for `block` steps of one run, with that leading axis.
     - `advance`: one step of one run: (carry, draws, steps made before) to (carry, whether the step could be taken).
     - `observe`: the State of a carry.
-    - `initial`, `keys`: carry and random key of each run, along a leading axis.
-    - `save_steps`: increasing numbers of steps to save after.
     - `stop`: a run ends when this function of the State reaches zero.
+    - `keys`: random key of each run.
+    - `save_steps`: increasing numbers of steps to save after.
     """
-    runs = keys.shape[0]
-    total = save_steps[-1]
-    states = jax.vmap(observe)(initial)
-    saved = jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], save_steps.shape[0], axis=1), states)
 
-    def has_reached(carry):
-        return jnp.zeros(runs, bool) if stop is None else jax.vmap(stop)(jax.vmap(observe)(carry)) >= 0
+    load: Callable[[Int[Array, ""]], Any]
+    draw: Callable[[PRNGKeyArray], PyTree[Array]]
+    advance: Callable[[Any, PyTree[Array], Int[Array, ""]], tuple[Any, Array]]
+    observe: Callable[[Any], State]
+    stop: Callable[[State], Array] | None
+    keys: Shaped[Array, "runs ..."]
+    save_steps: Int[Array, " times"]
+    block: int = eqx.field(static=True)
 
-    def one_step(loop, item):
-        carry, outcome, ended = loop
-        step, draws = item
-        new, finite = jax.vmap(advance, in_axes=(0, 0, None))(carry, draws, step)
-        running = (outcome == Outcome.COMPLETED) & (step < total)
-        carry = jax.tree.map(
-            lambda a, b: jnp.where((running & finite).reshape(-1, *[1] * (a.ndim - 1)), a, b), new, carry
+    @property
+    def runs(self) -> int:
+        return self.keys.shape[0]
+
+    def start(self, lanes: int, states: State) -> tuple[Lanes, Results]:
+        """The first runs in their lanes, and every save the State of the run before its first step."""
+        times = self.save_steps.shape[0]
+        saved = jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], times, axis=1), states)
+        none = jnp.zeros(self.runs, int)
+        return self._loaded(jnp.arange(lanes), jnp.full(1, lanes)), Results(saved, none, none)
+
+    def iterate(self, lanes: Lanes, results: Results, blocks: Int[Array, ""]) -> tuple[Lanes, Results]:
+        """Up to `blocks` blocks of steps more; fewer if no run is left."""
+
+        def unfinished(loop):
+            made, lanes, _ = loop
+            return (made < blocks) & self.is_unfinished(lanes)
+
+        def one_block(loop):
+            made, lanes, results = loop
+            return made + 1, *self._block(lanes, results)
+
+        return jax.lax.while_loop(unfinished, one_block, (jnp.zeros((), int), lanes, results))[1:]
+
+    def is_unfinished(self, lanes: Lanes) -> Bool[Array, ""]:
+        """Whether a run is under way."""
+        return jnp.any(lanes.run < self.runs)
+
+    def _block(self, lanes: Lanes, results: Results) -> tuple[Lanes, Results]:
+        keys = self.keys[jnp.minimum(lanes.run, self.runs - 1)]
+        draws = jax.vmap(lambda key, number: self.draw(jax.random.fold_in(key, number)))(keys, lanes.block)
+        draws = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), draws)
+        begun = lanes.block * self.block
+        moving = (lanes.carry, lanes.outcome, lanes.ended)
+        inputs = (jnp.arange(self.block), draws)
+        (carry, outcome, ended), history = jax.lax.scan(
+            lambda moving, item: self._step(moving, begun + item[0], item[1]), moving, inputs
         )
-        reached = has_reached(carry) & running
+        over = (outcome != Outcome.COMPLETED) | (begun + self.block >= self.save_steps[-1])
+        lanes = Lanes(lanes.run, lanes.block + 1, carry, outcome, ended, lanes.waiting)
+        position = self.save_steps - begun[:, None] - 1
+        to_save = jnp.any((position >= 0) & (position < self.block)) | jnp.any(over)
+        results = jax.lax.cond(to_save, lambda: self._saved(lanes, over, position, history, results), lambda: results)
+        free = over & (lanes.run < self.runs)
+        return jax.lax.cond(jnp.any(free), lambda: self._refilled(lanes, free), lambda: lanes), results
+
+    def _step(self, moving, step, draws):
+        carry, outcome, ended = moving
+        new, finite = jax.vmap(self.advance)(carry, draws, step)
+        running = (outcome == Outcome.COMPLETED) & (step < self.save_steps[-1])
+        carry = _where(running & finite, new, carry)
+        reached = self._has_reached(carry) & running
         outcome = jnp.where(running & ~finite, Outcome.DIVERGED, jnp.where(reached, Outcome.STOPPED, outcome))
         ended = jnp.where(running & (~finite | reached), step + 1, ended)
         return (carry, outcome, ended), carry
 
-    def one_block(loop):
-        number, carry, outcome, ended, saved = loop
-        draws = jax.vmap(lambda key: draw(jax.random.fold_in(key, number)))(keys)
-        draws = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), draws)
-        steps = number * block + jnp.arange(block)
-        (carry, outcome, ended), history = jax.lax.scan(one_step, (carry, outcome, ended), (steps, draws))
-        position = save_steps - number * block - 1
+    def _has_reached(self, carry) -> Bool[Array, " lanes"]:
+        if self.stop is None:
+            return jnp.zeros(jax.tree.leaves(carry)[0].shape[0], bool)
+        return jax.vmap(self.stop)(jax.vmap(self.observe)(carry)) >= 0
 
-        def write(saved):
-            inside = (position >= 0) & (position < block)
-            states = jax.vmap(jax.vmap(observe))(history)
-            here = jax.tree.map(lambda leaf: jnp.swapaxes(leaf[jnp.clip(position, 0, block - 1)], 0, 1), states)
-            return jax.tree.map(lambda a, b: jnp.where(inside.reshape(1, -1, *[1] * (a.ndim - 2)), a, b), here, saved)
+    def _saved(self, lanes: Lanes, over, position, history, results: Results) -> Results:
+        """The States of this block written where they belong; a run that is over repeats its last."""
+        run = lanes.run  # lanes without a run point outside, and what they write is dropped
+        inside, beyond = (position >= 0) & (position < self.block), over[:, None] & (position >= self.block)
+        states = jax.vmap(jax.vmap(self.observe))(history)
+        last = jax.vmap(self.observe)(lanes.carry)
 
-        saved = jax.lax.cond(jnp.any((position >= 0) & (position < block)), write, lambda s: s, saved)
-        return number + 1, carry, outcome, ended, saved
+        def write(saved, states, last):
+            here = jax.vmap(lambda each, at: each[at], in_axes=(1, 0))(states, jnp.clip(position, 0, self.block - 1))
+            axes = [1] * (here.ndim - 2)
+            now = jnp.where(inside.reshape(*inside.shape, *axes), here, saved[run])
+            now = jnp.where(beyond.reshape(*beyond.shape, *axes), last[:, None], now)
+            return saved.at[run].set(now, mode="drop")
 
-    def unfinished(loop):
-        number, _, outcome, _, _ = loop
-        return (number * block < total) & jnp.any(outcome == Outcome.COMPLETED)
+        return Results(
+            saved=jax.tree.map(write, results.saved, states, last),
+            outcome=results.outcome.at[run].set(lanes.outcome, mode="drop"),
+            ended=results.ended.at[run].set(lanes.ended, mode="drop"),
+        )
 
-    outcome = jnp.where(has_reached(initial), Outcome.STOPPED, Outcome.COMPLETED)
-    loop = (0, initial, outcome, jnp.zeros(runs, int), saved)
-    number, carry, outcome, ended, saved = jax.lax.while_loop(unfinished, one_block, loop)
-    # Saves that were not reached because every run had ended repeat the last State, as within a block.
-    last = jax.vmap(observe)(carry)
-    missing = save_steps > number * block
-    saved = jax.tree.map(
-        lambda a, b: jnp.where(missing.reshape(1, -1, *[1] * (a.ndim - 2)), b[:, None], a), saved, last
-    )
-    return saved, ended, outcome
+    def _refilled(self, lanes: Lanes, free) -> Lanes:
+        taken = lanes.waiting + jnp.cumsum(free) - 1
+        new = self._loaded(taken, lanes.waiting + jnp.sum(free))
+        return Lanes(
+            run=jnp.where(free, jnp.minimum(taken, self.runs), lanes.run),
+            block=jnp.where(free, 0, lanes.block),
+            carry=_where(free, new.carry, lanes.carry),
+            outcome=jnp.where(free, new.outcome, lanes.outcome),
+            ended=jnp.where(free, 0, lanes.ended),
+            waiting=new.waiting,
+        )
+
+    def _loaded(self, run: Int[Array, " lanes"], waiting: Int[Array, " one"]) -> Lanes:
+        carry = jax.vmap(self.load)(jnp.minimum(run, self.runs - 1))
+        outcome = jnp.where(self._has_reached(carry), Outcome.STOPPED, Outcome.COMPLETED)
+        nothing = jnp.zeros(run.shape[0], int)
+        return Lanes(run, nothing, carry, outcome, nothing, waiting)
+
+
+def _where(condition, new, old):
+    return jax.tree.map(lambda a, b: jnp.where(condition.reshape(-1, *[1] * (a.ndim - 1)), a, b), new, old)

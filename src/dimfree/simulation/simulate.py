@@ -1,25 +1,28 @@
 """The same process at finite d, run many times."""
 
+import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import ArrayLike
 
 from ..algorithms import OnlineSGD
 from ..errors import InvalidInput, is_concrete, positive_integer
 from ..problems import Problem
 from ..state import State, check_state
-from ..trajectory import Outcome, Trajectory, check_start, provenance, save_alphas
+from ..trajectory import Outcome, Trajectory, check_starts, provenance, save_alphas
 from . import exact, vectors
-from .loop import iterate
+from .loop import Lanes, Loop, Results
 
 _BLOCK = 128  # steps whose random numbers are drawn together; fixed, so that results do not depend on the machine
-_MEMORY = 2**30  # bytes that the arrays of one chunk of runs may take, unless told otherwise
+_LANES = 128  # runs at a time on a device; more do not fit in its cache and are slower
+_MEMORY = 2**30  # bytes that the runs under way may take, unless told otherwise
+_PATIENCE = 1.0  # seconds between two looks at how far a simulation is, when it can also be interrupted
 
 
 def simulate(
@@ -47,18 +50,18 @@ def simulate(
     **Arguments:**
 
     - `problem`, `algorithm`: what is learned, and how.
-    - `start`: the State before the first step, the same for all runs.
+    - `start`: the State before the first step, the same for all runs, or one for each along a leading axis.
     - `d`: the dimension.
     - `alpha`: where to end (201 even times are saved), or the increasing times to save at; times are rounded to steps.
     - `runs`, `key`: number of independent runs, and the random key.
     - `stop`: a function of the State; a run ends with the step after which it is zero or positive.
-    - `memory`: bytes that may be used at a time; runs are taken in chunks of that size.
+    - `memory`: bytes that the runs under way may use; the others wait.
     - `progress`: whether to say what it will cost and show how far it is.
     """
     d = positive_integer(d, "d")
     runs = positive_integer(runs, "runs")
-    start = check_start(problem, start, trained=algorithm.readout_rate is not None)
-    check_state(start, sphere=algorithm.sphere)
+    states = check_starts(problem, start, runs, trained=algorithm.readout_rate is not None)
+    check_state(states if start.Q.ndim == 3 else start, sphere=algorithm.sphere)
     alphas = save_alphas(alpha)
     if not isinstance(alphas, np.ndarray):
         raise InvalidInput("alpha is traced; the number of steps of a simulation must be known when it is called.")
@@ -70,23 +73,20 @@ def simulate(
     if method not in ("exact", "vectors"):
         raise InvalidInput(f"method = {method!r} was given; choose 'exact' (any d) or 'vectors'.")
     if method == "vectors":
-        vectors.embed(start, d)  # says in words when it cannot be done
-    bytes_per_run = _bytes_per_run(problem, algorithm, d, len(save_steps), method)
-    chunk = int(np.clip(memory // bytes_per_run, 1, runs))
-    keys = jax.random.split(key, runs)
-    arguments = (problem, algorithm, start, jnp.asarray(save_steps))
-    run_chunk = _exact_chunk if method == "exact" else _vector_chunk
-    dimension = jnp.asarray(d, float) if method == "exact" else d
+        vectors.embed(jax.tree.map(lambda leaf: leaf[0], states), d)  # says in words when it cannot be done
+    devices = _devices(runs, key)
+    bytes_per_run = _bytes_per_run(problem, algorithm, d, method)
+    lanes = int(np.clip(memory // (bytes_per_run * len(devices)), 1, min(_LANES, runs // len(devices))))
     cost = (
-        f"{runs} runs of {save_steps[-1]} steps in {-(-runs // chunk)} chunks, "
-        f"{chunk * bytes_per_run / 2**20:.0f} MiB each"
+        f"{runs} runs of {save_steps[-1]} steps, {lanes * len(devices)} at a time, "
+        f"{lanes * len(devices) * bytes_per_run / 2**20:.0f} MiB"
     )
-    parts = []
-    for first in _with_progress(range(0, runs, chunk), cost, enabled=progress):
-        parts.append(run_chunk(*arguments, _sharded(keys[first : first + chunk]), dimension, stop))
-    states, ended, outcome = (
-        jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts) if len(parts) > 1 else parts[0]
-    )
+    dimension = jnp.asarray(d, float) if method == "exact" else d
+    keys = jax.random.split(key, runs)
+    job = _Job(problem, algorithm, stop, jnp.asarray(save_steps), dimension)
+    states, keys = _spread((states, keys), devices)
+    results = _run_all(job, states, keys, devices, lanes, cost if progress else None)
+    states, outcome, ended = results.saved, results.outcome, results.ended
     return Trajectory(
         alpha=jnp.asarray(save_steps * algorithm.batch_size / d),
         state=states,
@@ -103,74 +103,133 @@ def simulate(
     )
 
 
-def _bytes_per_run(problem: Problem, algorithm: OnlineSGD, d: int, times: int, method: str) -> int:
+class _Job(eqx.Module):
+    """What every run does."""
+
+    problem: Problem
+    algorithm: OnlineSGD
+    stop: Callable[[State], Array] | None
+    save_steps: Int[Array, " times"]
+    d: Float[Array, ""] | int  # a number to compute with, or the length of vectors
+
+    def loop(self, states: State, keys) -> Loop:
+        """The loop over runs with these starts and keys."""
+        method = self._exact if isinstance(self.d, Array) else self._vectors
+        return Loop(stop=self.stop, keys=keys, save_steps=self.save_steps, **method(states))
+
+    def _exact(self, states: State) -> dict[str, Any]:
+        problem, algorithm, d = self.problem, self.algorithm, jnp.asarray(self.d)
+        batch, fields = algorithm.batch_size, problem.width + problem.teacher_width
+        return {
+            "load": lambda run: jax.tree.map(lambda leaf: leaf[run], states),
+            "draw": lambda key: exact.draw(key, _BLOCK, batch, fields, d),
+            "advance": lambda state, draws, step: exact.advance(problem, algorithm, state, draws, d, step * batch / d),
+            "observe": lambda state: state,
+            "block": _BLOCK,
+        }
+
+    def _vectors(self, states: State) -> dict[str, Any]:
+        problem, algorithm, d = self.problem, self.algorithm, int(self.d)
+        batch = algorithm.batch_size
+
+        def load(run):
+            state = jax.tree.map(lambda leaf: leaf[run], states)
+            return (*vectors.embed(state, d), state.readout)
+
+        def advance(moving, draws, step):
+            weights, teacher_weights, readout = moving
+            moved, finite = vectors.advance(
+                problem, algorithm, weights, readout, teacher_weights, draws, step * batch / d
+            )
+            return (moved[0], teacher_weights, moved[1]), finite
+
+        return {
+            "load": load,
+            "draw": lambda key: vectors.draw(key, batch, d),
+            "advance": advance,
+            "observe": lambda moving: vectors.observe(*moving),
+            "block": 1,
+        }
+
+
+def _bytes_per_run(problem: Problem, algorithm: OnlineSGD, d: int, method: str) -> int:
     fields, batch = problem.width + problem.teacher_width, algorithm.batch_size
     state = fields**2 + 2 * problem.width
     if method == "vectors":
-        return 8 * (2 * batch * d + 2 * fields * d + 3 * times * state)
-    return 8 * (_BLOCK * (2 * batch * (fields + batch + 4) + 2 * state) + 3 * times * state)
+        return 8 * (2 * batch * d + 3 * fields * d + 3 * state)
+    return 8 * _BLOCK * (2 * batch * (fields + batch + 4) + 2 * state)
 
 
-def _with_progress(items, cost: str, *, enabled: bool):
-    if not enabled:
-        return items
-    import rich
-    import rich.progress
-
-    rich.print(cost)
-    return rich.progress.track(items, description="simulating")
-
-
-def _sharded(keys):
-    """The runs spread over all devices, where they divide evenly."""
+def _devices(runs: int, key: PRNGKeyArray) -> list:
+    """All devices, where the runs can be spread evenly; else the first."""
     devices = jax.devices()
-    if len(devices) == 1 or keys.shape[0] % len(devices) or not is_concrete(keys):
-        return keys
+    return devices if is_concrete(key) and runs % len(devices) == 0 else devices[:1]
+
+
+def _spread(runs, devices: list):
+    """Arrays with a leading axis of runs, spread over the devices."""
+    if len(devices) == 1:
+        return runs
     mesh = jax.sharding.Mesh(np.asarray(devices), ("runs",))
-    return jax.device_put(keys, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("runs")))
+    return jax.device_put(runs, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("runs")))
+
+
+def _run_all(job: _Job, states: State, keys, devices: list, lanes: int, cost: str | None) -> Results:
+    """All runs to their end, in segments of about a second, so that progress is seen and Ctrl-C heard."""
+    all_blocks = jnp.asarray(np.iinfo(np.int64).max)
+    if not is_concrete((job, states, keys)):
+        return _segment(job, states, keys, None, all_blocks, devices, lanes)[1]
+    progress = _Progress(cost, keys.shape[0])
+    blocks, under_way = 8, None
+    while True:
+        began = time.perf_counter()
+        under_way = _segment(job, states, keys, under_way, jnp.asarray(blocks), devices, lanes)
+        done = int(np.sum(np.asarray(under_way[0].run) >= keys.shape[0] // len(devices)))
+        progress.show(under_way[0], len(devices), done)
+        if done == lanes * len(devices):
+            progress.end()
+            return under_way[1]
+        blocks = max(8, int(blocks * min(8.0, _PATIENCE / (time.perf_counter() - began))))
+
+
+class _Progress:
+    """A bar that counts the runs that have ended, for who asked for it."""
+
+    def __init__(self, cost: str | None, runs: int):
+        self.runs, self.bar = runs, None
+        if cost is not None:
+            import rich
+            import rich.progress
+
+            rich.print(cost)
+            self.bar = rich.progress.Progress()
+            self.task = self.bar.add_task("simulating", total=runs)
+            self.bar.start()
+
+    def show(self, lanes: Lanes, devices: int, idle: int) -> None:
+        if self.bar is not None:
+            taken = np.minimum(np.asarray(lanes.waiting), self.runs // devices).sum()
+            self.bar.update(self.task, completed=int(taken) - (lanes.run.shape[0] - idle))
+
+    def end(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
 
 
 @eqx.filter_jit
-def _exact_chunk(problem, algorithm, start, save_steps, keys, d, stop):
-    runs, batch = keys.shape[0], algorithm.batch_size
+def _segment(job: _Job, states: State, keys, under_way: tuple[Lanes, Results] | None, blocks, devices, lanes: int):
+    """Up to `blocks` blocks of steps, on each device for its own runs."""
+    arrays, rest = eqx.partition(job, eqx.is_array)
 
-    def full(moving) -> State:
-        return State(Q=moving[0], M=moving[1], P=start.P, readout=moving[2])
+    def on_device(states, keys, under_way, blocks, arrays):
+        loop = eqx.combine(arrays, rest).loop(states, keys)
+        lanes_and_results = loop.start(lanes, states) if under_way is None else under_way
+        return loop.iterate(*lanes_and_results, blocks)
 
-    def advance(moving, draws, step):
-        state, finite = exact.advance(problem, algorithm, full(moving), draws, d, step * batch / d)
-        return (state.Q, state.M, state.readout), finite
-
-    moving = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], runs, axis=0), (start.Q, start.M, start.readout))
-    return iterate(
-        draw=lambda key: exact.draw(key, _BLOCK, batch, problem.width + problem.teacher_width, d),
-        advance=advance,
-        observe=full,
-        initial=moving,
-        keys=keys,
-        save_steps=save_steps,
-        block=_BLOCK,
-        stop=stop,
-    )
-
-
-@eqx.filter_jit
-def _vector_chunk(problem, algorithm, start, save_steps, keys, d, stop):
-    runs, batch = keys.shape[0], algorithm.batch_size
-    weights, teacher_weights = vectors.embed(start, d)
-
-    def advance(moving, draws, step):
-        weights, readout = moving
-        return vectors.advance(problem, algorithm, weights, readout, teacher_weights, draws, step * batch / d)
-
-    moving = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], runs, axis=0), (weights, start.readout))
-    return iterate(
-        draw=lambda key: vectors.draw(key, batch, d),
-        advance=advance,
-        observe=lambda m: vectors.observe(m[0], teacher_weights, m[1]),
-        initial=moving,
-        keys=keys,
-        save_steps=save_steps,
-        block=1,
-        stop=stop,
-    )
+    if len(devices) > 1:
+        mesh = jax.sharding.Mesh(np.asarray(devices), ("runs",))
+        split, whole = jax.sharding.PartitionSpec("runs"), jax.sharding.PartitionSpec()
+        on_device = jax.shard_map(
+            on_device, mesh=mesh, in_specs=(split, split, split, whole, whole), out_specs=split, check_vma=False
+        )
+    return on_device(states, keys, under_way, blocks, arrays)

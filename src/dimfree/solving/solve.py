@@ -1,5 +1,6 @@
 """Integrating a limit."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike
 from ..errors import InvalidInput, is_concrete, positive_integer
 from ..limits import DiffusionLimit, Limit, LinearNoiseLimit, MeanLimit
 from ..state import State, check_state
-from ..trajectory import Outcome, Trajectory, check_start, provenance, save_alphas
+from ..trajectory import Outcome, Trajectory, check_start, check_starts, provenance, save_alphas
 
 _DIVERGED_ABOVE = 1e8  # overlaps are of order one: beyond this a run has no way back
 
@@ -41,7 +42,7 @@ def solve(
     **Arguments:**
 
     - `limit`: from [`ode`], [`gradient_flow`], [`sde`] or [`linear_noise`].
-    - `start`: the State at alpha = 0.
+    - `start`: the State at alpha = 0; for [`sde`] also one for each path, along a leading axis.
     - `alpha`: where to end (201 even times are saved), or the increasing times to save at.
     - `stop`: a function of the State; the run ends where it first reaches zero from below.
     - `relative_tolerance`, `absolute_tolerance`, `max_steps`: of the adaptive solver (Tsit5).
@@ -50,7 +51,14 @@ def solve(
     if not isinstance(limit, Limit):
         raise InvalidInput(f"limit = {limit!r} was given; make one with dimfree.ode(problem, algorithm), sde, ...")
     trained = limit.algorithm.readout_rate is not None
-    start = check_start(limit.problem, start, trained=trained)
+    if isinstance(limit, DiffusionLimit):
+        if key is None or runs is None:
+            raise InvalidInput(
+                "A diffusion is random: give solve the number of paths and a key, runs=64, key=jax.random.key(0)."
+            )
+        start = check_starts(limit.problem, start, positive_integer(runs, "runs"), trained=trained)
+    else:
+        start = check_start(limit.problem, start, trained=trained)
     check_state(start, sphere=limit.algorithm.sphere)
     alphas = jnp.asarray(save_alphas(alpha))
     settings = {
@@ -60,11 +68,9 @@ def solve(
         "expectation": _expectation(limit, start),
     }
     if isinstance(limit, DiffusionLimit):
-        if key is None or runs is None:
-            raise InvalidInput(
-                "A diffusion is random: give solve the number of paths and a key, runs=64, key=jax.random.key(0)."
-            )
-        keys = jax.random.split(key, positive_integer(runs, "runs"))
+        assert key is not None
+        assert runs is not None
+        keys = jax.random.split(key, runs)
         arrays = _solve_diffusion(limit, start, alphas, keys, positive_integer(steps, "steps"), stop)
         settings |= {"d": limit.d, "solver": f"Euler-Maruyama, {steps} steps", "key": _key_words(key)}
     else:
@@ -152,13 +158,12 @@ def _solve_mean(limit: MeanLimit | LinearNoiseLimit, start: State, alphas, toler
 
 
 @eqx.filter_jit
-def _solve_diffusion(limit: DiffusionLimit, start: State, alphas, keys, steps: int, stop):
+def _solve_diffusion(limit: DiffusionLimit, starts: State, alphas, keys, steps: int, stop):
     """Euler-Maruyama with even steps; saved by rounding to the nearest step."""
     coordinates = limit.coordinates
     dt = alphas[-1] / steps
-    initial = coordinates.pack(start)
 
-    def advance(carry, step_and_normals):
+    def advance(start, carry, step_and_normals):
         vector, stopped_at, outcome = carry
         step, normals = step_and_normals
         t = step * dt
@@ -175,18 +180,22 @@ def _solve_diffusion(limit: DiffusionLimit, start: State, alphas, keys, steps: i
         vector = jnp.where(running & ~diverged, new, vector)
         return (vector, stopped_at, outcome), vector
 
-    def path(key):
+    def path(start_and_key):
+        start, key = start_and_key
+        initial = coordinates.pack(start)
         normals = jax.random.normal(key, (steps, initial.size))
         at_start = jnp.asarray(False if stop is None else stop(start) >= 0)
         outcome = jnp.where(at_start, Outcome.STOPPED, Outcome.COMPLETED)
         carry = (initial, jnp.where(at_start, 0.0, jnp.nan), outcome)
-        (_, stopped_at, outcome), vectors = jax.lax.scan(advance, carry, (jnp.arange(steps), normals))
+        (_, stopped_at, outcome), vectors = jax.lax.scan(
+            functools.partial(advance, start), carry, (jnp.arange(steps), normals)
+        )
         vectors = jnp.concatenate([initial[None], vectors])
         index = jnp.round(alphas / dt).astype(int)
-        return vectors[index], stopped_at, outcome
+        return coordinates.unpack(vectors[index], start), stopped_at, outcome
 
-    vectors, stopped_at, outcome = jax.lax.map(path, keys, batch_size=256)
-    return {"state": coordinates.unpack(vectors, start), "outcome": outcome, "stopped_at": stopped_at}
+    states, stopped_at, outcome = jax.lax.map(path, (starts, keys), batch_size=256)
+    return {"state": states, "outcome": outcome, "stopped_at": stopped_at}
 
 
 def _name(limit: Limit) -> str:
@@ -200,6 +209,8 @@ def _expectation(limit: Limit, start: State) -> str:
     mean = limit if isinstance(limit, MeanLimit) else limit.mean
     if mean.is_closed_form or not is_concrete((limit, start)):
         return limit.expectation
+    if start.Q.ndim == 3:
+        start = jax.tree.map(lambda leaf: leaf[0], start)
     with jax.ensure_compile_time_eval():
         error = float(mean.expectation_error(start))
     return f"{limit.expectation}; estimated error of the drift at the start {error:.1e}"
