@@ -1,5 +1,5 @@
 """How the weights move."""
 
-from .online import OnlineSGD
+from .online import OnlineSGD, PiecewiseLinear
 
-__all__ = ["OnlineSGD"]
+__all__ = ["OnlineSGD", "PiecewiseLinear"]

@@ -1,1 +1,34 @@
 """What it means: exit times, learning rates, landscapes, plateaus and solutions."""
+
+from .critical_points import critical_points, quadratic_critical_points
+from .exit_times import ExitTime, exit_time
+from .landscape import HessianSpectrum, hessian
+from .learning_rates import BestLearningRate, best_learning_rate, best_schedule
+from .quadratic_networks import Plateau, norm_learning, plateau
+from .solution_manifold import (
+    closest_solution,
+    conserved_frame,
+    degrees_of_freedom,
+    late_risk,
+    solution_manifold_dimension,
+)
+
+__all__ = [
+    "BestLearningRate",
+    "ExitTime",
+    "HessianSpectrum",
+    "Plateau",
+    "best_learning_rate",
+    "best_schedule",
+    "closest_solution",
+    "conserved_frame",
+    "critical_points",
+    "degrees_of_freedom",
+    "exit_time",
+    "hessian",
+    "late_risk",
+    "norm_learning",
+    "plateau",
+    "quadratic_critical_points",
+    "solution_manifold_dimension",
+]

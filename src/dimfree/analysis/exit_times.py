@@ -1,0 +1,350 @@
+"""How long until SGD escapes: the exit time from the plateau, by every description side by side."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..algorithms import OnlineSGD
+from ..algorithms.online import FunctionSchedule, Schedule
+from ..errors import InvalidInput, positive_integer
+from ..limits import MeanLimit, linear_noise, ode, sde
+from ..problems import Problem
+from ..simulation import random_state, simulate
+from ..solving import solve
+from ..state import State
+from ..trajectory import Outcome
+from .exit_formulas import ExitFormulas, exit_formulas
+from .plateau import centre, rest
+
+METHODS = ("closed_form", "ode", "dressed", "sde", "simulated")
+_DRESSED_AT = 0.6  # of the median exit time: the noise has been collected, and the overlaps are still small
+_STARTS = 1024  # random starts for the rows that cost no simulation, at least
+_PATIENCE = 8.0  # times the median exit time after which a run counts as one that does not leave
+_SDE_COORDINATES = 30  # with more, a path of the diffusion costs more than a simulation
+_SDE_STEPS = 4_000
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ExitEstimate:
+    """The exit time by one description, in alpha (samples per dimension).
+
+    - `mean`, `error`: over the runs that leave, and its standard error.
+    - `quantiles`: the 10%, 50% and 90% quantiles over all runs, infinite where runs that stay are among them.
+    - `stay`: the fraction of runs that do not leave by `limit`.
+    - `times`: of each run; infinite for those that stay.
+    - `validity`: when this description holds.
+    """
+
+    mean: float
+    error: float
+    quantiles: tuple[float, float, float]
+    stay: float
+    limit: float
+    times: Float[np.ndarray, " runs"]
+    validity: str
+
+    def __repr__(self) -> str:
+        return f"{self.mean:.5g} +- {self.error:.2g}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ExitTime:
+    """The exit time from the plateau by every description, from [`exit_time`]; it prints as a table.
+
+    - `closed_form`: `annealed`, `quenched`, `dressed` and `from_zero`, for quadratic networks; else None.
+    - `ode`, `dressed`, `sde`, `simulated`: an `ExitEstimate` each; None where it was not asked for or left out.
+    - `plateau_risk`: what the risk is on the plateau; `level`: what it must fall to.
+    - `notes`: what was left out, and why.
+    """
+
+    problem: Problem
+    algorithm: OnlineSGD
+    d: int
+    threshold: float
+    plateau_risk: float
+    level: float
+    closed_form: ExitFormulas | None
+    ode: ExitEstimate | None
+    dressed: ExitEstimate | None
+    sde: ExitEstimate | None
+    simulated: ExitEstimate | None
+    notes: tuple[str, ...] = ()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One record for each description, for tables and JSON; times in alpha."""
+        rows: list[dict[str, Any]] = []
+        if self.closed_form is not None:
+            formulas = self.closed_form
+            for name, value, validity in (
+                ("formula, annealed", formulas.annealed, "small threshold, no noise; the start averaged first"),
+                ("formula, quenched", formulas.quenched, "small threshold, no noise"),
+                ("formula, dressed", formulas.dressed, "small threshold"),
+                ("formula, from zero", formulas.from_zero, "small threshold, start at exactly zero overlap"),
+            ):
+                rows.append({"description": name, "mean": value, "error": None, "median": None, "validity": validity})
+        for name in METHODS[1:]:
+            estimate: ExitEstimate | None = getattr(self, name)
+            if estimate is not None:
+                rows.append(
+                    {
+                        "description": _NAMES[name],
+                        "mean": estimate.mean,
+                        "error": estimate.error,
+                        "median": estimate.quantiles[1],
+                        "quantile_10": estimate.quantiles[0],
+                        "quantile_90": estimate.quantiles[2],
+                        "runs": len(estimate.times),
+                        "stay": estimate.stay,
+                        "validity": estimate.validity,
+                    }
+                )
+        return rows
+
+    def __repr__(self) -> str:
+        lines = [
+            f"Exit from the plateau, d = {self.d}, threshold {self.threshold:g}: risk {self.plateau_risk:.5g} -> "
+            f"{self.level:.5g}",
+            f"  {self.problem!r}",
+            f"  {self.algorithm!r}",
+            f"  {'':<20}{'alpha':>10}{'+-':>9}{'10%':>9}{'50%':>9}{'90%':>9}{'stay':>7}  holds for",
+        ]
+        for row in self.rows():
+            columns = (row["mean"], row["error"], row.get("quantile_10"), row["median"], row.get("quantile_90"))
+            widths = (10, 9, 9, 9, 9)
+            shown = "".join(
+                f"{'' if value is None else format(value, '.4g'):>{width}}"
+                for value, width in zip(columns, widths, strict=True)
+            )
+            stay = f"{row['stay']:.1%}" if row.get("stay") is not None else ""
+            lines.append(f"  {row['description']:<20}{shown}{stay:>7}  {row['validity']}")
+        lines.append(f"  (alpha is samples / d: multiply by {self.d} for the number of samples)")
+        lines += [f"  {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+_NAMES = {"ode": "ODE", "dressed": "ODE, dressed starts", "sde": "SDE", "simulated": "simulated"}
+
+
+def exit_time(
+    problem: Problem,
+    algorithm: OnlineSGD,
+    d: int,
+    threshold: float = 0.1,
+    *,
+    runs: int = 256,
+    key: PRNGKeyArray,
+    methods: Iterable[str] = METHODS,
+    progress: bool = False,
+) -> ExitTime:
+    r"""How many samples SGD needs, from a random start in dimension d, to leave the plateau.
+
+    The plateau is where the ODE comes to rest from students without any overlap; SGD has left it when the risk has
+    lost the fraction `threshold` of its excess there (over the irreducible risk). By:
+
+    - `closed_form`: for quadratic networks, see `ExitFormulas`;
+    - `ode`: the [`ode`] from random starts;
+    - `dressed`: the ODE from random starts to which the noise that SGD collects on the plateau has been added. On the
+      plateau overlaps are of order $d^{-1/2}$, and so is that noise ([`linear_noise`]): it counts as much as the start,
+      whatever d is. The error that is left is O(1/d);
+    - `sde`: first passage of the [`sde`];
+    - `simulated`: SGD itself, exactly in law, with [`simulate`].
+
+    Arnaboldi et al. 2023, Sections 3 and 4, finds that noise may be left out; it may not, see `ExitFormulas`.
+
+    **Arguments:**
+
+    - `problem`, `algorithm`: what is learned, and how.
+    - `d`: the dimension.
+    - `threshold`: the fraction of the excess risk to lose, between 0 and 1.
+    - `runs`, `key`: simulated runs (each from its own random start), and the random key.
+    - `methods`: which descriptions; all if left out, but the SDE only where it has at most 30 coordinates.
+    - `progress`: whether to show how far the simulation is.
+
+    ??? example
+        >>> import dimfree, jax
+        >>> problem, sgd = dimfree.PhaseRetrieval(), dimfree.OnlineSGD(1 / 12, sphere=True)
+        >>> times = dimfree.exit_time(problem, sgd, d=3_000, key=jax.random.key(0), methods=("closed_form",))
+        >>> round(times.closed_form.noise_dressing, 3)
+        2.0
+    """
+    d = positive_integer(d, "d", minimum=2)
+    runs = positive_integer(runs, "runs")
+    asked = tuple(methods)
+    if not asked or not set(asked) <= set(METHODS):
+        raise InvalidInput(f"methods = {asked} was given; choose among {', '.join(METHODS)}.")
+    if not 0 < threshold < 1:
+        raise InvalidInput(f"threshold = {threshold} was given; it is a fraction, between 0 and 1.")
+    limit = ode(problem, algorithm)
+    plateau_risk = float(problem.risk(rest(limit)))
+    floor = float(problem.irreducible_risk)
+    level = floor + (1 - threshold) * (plateau_risk - floor)
+    stop = below(problem, level)
+    start_key, simulation_key, noise_key, path_key = jax.random.split(key, 4)
+    starts = random_starts(problem, d, max(runs, _STARTS), key=start_key)
+    notes: list[str] = []
+    found: dict[str, Any] = dict.fromkeys(METHODS)
+
+    if "closed_form" in asked:
+        try:
+            found["closed_form"] = exit_formulas(limit, d, threshold)
+        except InvalidInput as objection:
+            notes.append(f"No closed form: {objection}")
+    if set(asked) == {"closed_form"}:
+        return ExitTime(problem, algorithm, d, threshold, plateau_risk, level, notes=tuple(notes), **found)
+
+    horizon = _horizon(limit, starts, stop)
+    deterministic = deterministic_exits(limit, starts, horizon, stop)
+    typical = float(np.median(deterministic))
+    if "ode" in asked:
+        found["ode"] = _estimate(deterministic, horizon, "no noise: too long by log(1 + v) / (2 rate), whatever d is")
+    if not np.isfinite(typical):
+        notes.append(
+            f"The ODE of the median start has not left by alpha = {horizon:.4g}, so neither dressed starts nor paths "
+            "of the SDE were tried: the plateau attracts at this learning rate, or the network cannot learn."
+        )
+        asked = tuple(method for method in asked if method == "simulated")
+    if "dressed" in asked:
+        noise_at = _DRESSED_AT * typical
+        dressed = dressed_exits(limit, starts, d, noise_at, horizon, stop, key=noise_key)
+        found["dressed"] = _estimate(dressed, horizon, "any d, up to O(1/d)")
+    if "sde" in asked:
+        if limit.coordinates.size > _SDE_COORDINATES and tuple(methods) == METHODS:
+            notes.append(f"SDE left out: {limit.coordinates.size} coordinates; ask for it with methods=('sde',).")
+        else:
+            found["sde"] = _estimate(
+                _diffusion_exits(limit, starts, d, _PATIENCE / 2 * typical, stop, runs, path_key),
+                _PATIENCE / 2 * typical,
+                "large d",
+            )
+    if "simulated" in asked:
+        end = _PATIENCE * typical if np.isfinite(typical) else horizon
+        first = jax.tree.map(lambda leaf: leaf[:runs], starts)
+        trajectory = simulate(
+            problem,
+            algorithm,
+            first,
+            d,
+            np.array([0.0, end]),
+            runs=runs,
+            key=simulation_key,
+            stop=stop,
+            progress=progress,
+        )
+        found["simulated"] = _estimate(_exits(trajectory), end, "SGD itself, exactly in law")
+    return ExitTime(problem, algorithm, d, threshold, plateau_risk, level, notes=tuple(notes), **found)
+
+
+class below(eqx.Module):  # noqa: N801 (it is a function with parameters that can be traced)
+    """The event that the risk has fallen to `level`."""
+
+    problem: Problem
+    level: float | Array
+
+    def __call__(self, state: State) -> Float[Array, ""]:
+        return self.level - self.problem.risk(state)
+
+
+def random_starts(problem: Problem, d: int, number: int, *, key: PRNGKeyArray) -> State:
+    """Random starts in dimension d, along a leading axis."""
+    return jax.vmap(lambda each: random_state(problem, d, key=each))(jax.random.split(key, number))
+
+
+def deterministic_exits(limit: MeanLimit, starts: State, horizon: float | Array, stop: Callable) -> np.ndarray:
+    """When the ODE from each start reaches the event; infinite where it does not by `horizon`."""
+    return np.asarray(_ode_exits(limit, starts, jnp.asarray(horizon, float), stop)[0])
+
+
+def dressed_exits(
+    limit: MeanLimit, starts: State, d: int, noise_at: float, horizon: float, stop: Callable, *, key: PRNGKeyArray
+) -> np.ndarray:
+    """The same, with the noise that SGD has collected by `noise_at` added there.
+
+    The noise is Gaussian with the covariance of [`linear_noise`] along the path without overlap, on which all random
+    starts lie up to O(d^-1/2).
+    """
+    noisy = linear_noise(limit.problem, limit.algorithm, d, limit.rule)
+    covariance = solve(noisy, centre(limit.problem), np.array([0.0, noise_at])).covariance
+    assert covariance is not None
+    early, at_noise = _ode_exits(limit, starts, jnp.asarray(noise_at), stop)
+    values, directions = jnp.linalg.eigh(covariance[-1])
+    coordinates = limit.coordinates
+    normals = jax.random.normal(key, (starts.Q.shape[0], values.shape[0]))
+    vectors = coordinates.pack(at_noise) + (normals * jnp.sqrt(jnp.maximum(values, 0.0))) @ directions.T
+    later = MeanLimit(limit.problem, _later(limit.algorithm, noise_at), limit.rule, limit.second_order)
+    late, _ = _ode_exits(later, coordinates.unpack(vectors, at_noise), jnp.asarray(horizon - noise_at), stop)
+    return np.asarray(jnp.where(jnp.isfinite(early), early, noise_at + late))
+
+
+@eqx.filter_jit
+def _ode_exits(limit: MeanLimit, starts: State, horizon: Float[Array, ""], stop):
+    def one(start):
+        trajectory = solve(limit, start, jnp.stack([jnp.zeros(()), horizon]), stop=stop)
+        return _exits(trajectory), trajectory.final
+
+    return jax.lax.map(one, starts, batch_size=128)
+
+
+def _exits(trajectory) -> Any:
+    library = np if isinstance(trajectory.outcome, np.ndarray) else jnp
+    return library.where(trajectory.outcome == Outcome.STOPPED, trajectory.stopped_at, library.inf)
+
+
+def _diffusion_exits(limit: MeanLimit, starts: State, d: int, horizon: float, stop, runs: int, key) -> np.ndarray:
+    first = jax.tree.map(lambda leaf: leaf[:runs], starts)
+    noisy = sde(limit.problem, limit.algorithm, d, limit.rule)
+    times = np.array([0.0, horizon])
+    return np.asarray(_exits(solve(noisy, first, times, stop=stop, runs=runs, steps=_SDE_STEPS, key=key)))
+
+
+def _later(algorithm: OnlineSGD, alpha: float) -> OnlineSGD:
+    """The algorithm as it goes on after `alpha`."""
+
+    def shifted(rate):
+        if not isinstance(rate, Schedule):
+            return rate
+        return FunctionSchedule(functools.partial(_shifted, rate, alpha))
+
+    rates = (shifted(algorithm.learning_rate), shifted(algorithm.readout_rate))
+    return eqx.tree_at(lambda a: (a.learning_rate, a.readout_rate), algorithm, rates, is_leaf=lambda leaf: leaf is None)
+
+
+def _shifted(rate: Schedule, alpha: float, later):
+    return rate(alpha + later)
+
+
+def _horizon(limit: MeanLimit, starts: State, stop) -> float:
+    """An alpha by which the ODE leaves from nearly all of a few starts, or which is long in any case."""
+    few = jax.tree.map(lambda leaf: leaf[:64], starts)
+    rate = limit.algorithm.learning_rate
+    first = float(np.asarray(rate(jnp.zeros(())) if isinstance(rate, Schedule) else rate))
+    horizon = 4.0 / max(first, 1e-12)
+    times = deterministic_exits(limit, few, horizon, stop)
+    for _ in range(7):
+        if np.mean(np.isfinite(times)) > 0.95:
+            break
+        horizon *= 3
+        times = deterministic_exits(limit, few, horizon, stop)
+    typical = float(np.median(times))
+    return _PATIENCE * typical if np.isfinite(typical) else horizon
+
+
+def _estimate(times: np.ndarray, limit: float, validity: str) -> ExitEstimate:
+    times = np.asarray(times, float)
+    left = times[np.isfinite(times)]
+    low, middle, high = (float(np.quantile(times, q, method="inverted_cdf")) for q in (0.1, 0.5, 0.9))
+    return ExitEstimate(
+        mean=float(left.mean()) if len(left) else np.inf,
+        error=float(left.std(ddof=1) / np.sqrt(len(left))) if len(left) > 1 else np.nan,
+        quantiles=(low, middle, high),
+        stay=float(1 - len(left) / len(times)),
+        limit=float(limit),
+        times=times,
+        validity=validity,
+    )

@@ -1,0 +1,256 @@
+"""The learning rate, constant or scheduled, that leaves the plateau with the fewest samples, and stays out."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from scipy import optimize
+
+from ..algorithms import OnlineSGD
+from ..algorithms.online import PiecewiseLinear, Schedule
+from ..errors import InvalidInput, positive_integer
+from ..limits import ode
+from ..problems import Problem
+from ..solving import solve
+from ..state import State
+from ..trajectory import Outcome
+from .exit_times import below, random_starts
+from .plateau import fixed_point, rest
+
+_STARTS = 8  # random starts that the exit time is averaged over
+_GRID = 2.0 ** np.arange(-6.0, 6.01, 0.5)  # multiples of the guess that are tried before the search
+_STAYS = 30.0  # times the exit time after which SGD with the smallest rate has come to its end state
+_MARGINAL = 1e-5  # growth rates up to this, in units of the learning rate, are rounding along a family of end states
+
+
+@dataclasses.dataclass(frozen=True)
+class BestLearningRate:
+    """The best learning rate, from [`best_learning_rate`].
+
+    - `learning_rate`, `exit_time`: the fewest samples among rates whose end state is stable; mean exit time in alpha.
+    - `fastest`, `fastest_exit_time`: the fewest samples to leave the plateau, whatever happens afterwards.
+    - `stable_below`: the largest rate found at which the learned state is stable; one 0.1% above is not.
+    - `is_limited_by_stability`: whether the fastest rate is above it, so that SGD leaves and does not learn.
+    """
+
+    learning_rate: float
+    exit_time: float
+    fastest: float
+    fastest_exit_time: float
+    stable_below: float
+
+    @property
+    def is_limited_by_stability(self) -> bool:
+        return self.fastest > self.stable_below
+
+    def __repr__(self) -> str:
+        lines = [f"Best learning rate {self.learning_rate:.5g}: leaves the plateau at alpha = {self.exit_time:.5g}"]
+        if self.is_limited_by_stability:
+            lines.append(
+                f"  {self.fastest:.5g} would leave sooner (alpha = {self.fastest_exit_time:.5g}), but SGD does not "
+                f"learn with it: the end state is stable below {self.stable_below:.5g} only"
+            )
+        else:
+            lines.append(f"  its end state is stable (up to {self.stable_below:.5g})")
+        return "\n".join(lines)
+
+
+def best_learning_rate(
+    problem: Problem, algorithm: OnlineSGD, d: int, threshold: float = 0.1, *, key: PRNGKeyArray
+) -> BestLearningRate:
+    r"""The constant learning rate with which the ODE leaves the plateau after the fewest samples, and stays out.
+
+    The exit time of the ODE (see [`exit_time`]), averaged over random starts in dimension d, is differentiated through
+    the solver, and the zero of $d \, \text{exit time} / d \log \text{learning rate}$ is found. A rate counts only if
+    the learned state is stable: the end state of a small rate is followed as the rate grows, until a perturbation of it
+    grows. For quadratic networks of width two and more the fastest rate leaves the plateau and then does not learn.
+
+    Quadratic networks on the sphere have their fastest rate near $p / (2 k c)$, $c = 1/k + 1/p + 4/p^2 + \Delta/2$, and
+    for k = 1 a stable end below $2 p / (12 + \Delta)$. Arnaboldi et al. 2023, Appendix C.4, has the first only, and a
+    gain of overparameterisation of $(12 + \Delta)/(2 + \Delta)$; with a stable end it is at most $40 / (12 + \Delta)$.
+
+    **Arguments:**
+
+    - `problem`: what is learned.
+    - `algorithm`: how; its learning rate is where the search begins (factors of 64 both ways), the rest is kept.
+    - `d`, `threshold`: as for [`exit_time`].
+    - `key`: for the random starts.
+    """
+    guess = algorithm.learning_rate
+    if isinstance(guess, Schedule) or not float(guess) > 0:
+        raise InvalidInput("The algorithm needs a constant, positive learning rate, where the search begins.")
+    d = positive_integer(d, "d", minimum=2)
+    starts = random_starts(problem, d, _STARTS, key=key)
+    rates = float(guess) * _GRID
+    level = _exit_level(problem, _with_rate(algorithm, rates[0]), threshold)
+    search = _Search(problem, algorithm, starts, level, _patience(problem, algorithm, starts, level, rates))
+    exits = search.exits(rates)
+    lowest = int(np.argmin(exits))
+    if lowest in (0, len(rates) - 1):
+        raise InvalidInput(
+            f"The best learning rate lies outside {rates[0]:.3g} to {rates[-1]:.3g}; begin the search elsewhere."
+        )
+    low, high = np.log(rates[lowest - 1]), np.log(rates[lowest + 1])
+    # Where the ODE does not leave at all the exit time has no slope: the end of the bracket moves in.
+    while not np.isfinite(search.slope(high)):
+        high = 0.5 * (np.log(rates[lowest]) + high)
+    fastest = float(np.exp(optimize.root_scalar(search.slope, bracket=(low, high), xtol=1e-5).root))
+    stable = search.stability_limit(rates, exits)
+    best = min(fastest, stable)
+    at_best, at_fastest = search.exits(np.where(np.arange(len(rates)) == 0, best, fastest))[:2]
+    return BestLearningRate(best, float(at_best), fastest, float(at_fastest), stable)
+
+
+def best_schedule(
+    problem: Problem,
+    algorithm: OnlineSGD,
+    d: int,
+    *,
+    target: float = 0.01,
+    knots: int = 4,
+    key: PRNGKeyArray,
+) -> tuple[PiecewiseLinear, float]:
+    """The learning-rate schedule that brings the excess risk to a small fraction of the plateau's soonest.
+
+    The rates at even times are optimised together, by the derivative of the ODE's time to target through the solver;
+    the last may not exceed the largest stable constant rate. Returns the schedule, and its time to target in alpha.
+
+    **Arguments:**
+
+    - `problem`, `algorithm`, `d`, `key`: as for [`best_learning_rate`].
+    - `target`: fraction of the plateau's excess risk to reach, between 0 and 1.
+    - `knots`: number of rates.
+    """
+    if not 0 < target < 1:
+        raise InvalidInput(f"target = {target} was given; it is a fraction of the excess risk, between 0 and 1.")
+    knots = positive_integer(knots, "knots", minimum=2)
+    constant = best_learning_rate(problem, algorithm, d, key=key)
+    starts = random_starts(problem, d, _STARTS, key=key)
+    # At the stability limit itself it would take for ever.
+    first = min(constant.learning_rate, 0.7 * constant.stable_below)
+    level = _exit_level(problem, _with_rate(algorithm, first), 1 - target)
+    horizon = 20 * constant.exit_time * constant.learning_rate / first
+    reference = float(_mean_exit(problem, algorithm, starts, level, first, horizon))
+    if not np.isfinite(reference):
+        raise InvalidInput(
+            f"At learning rate {first:.3g} the excess risk does not fall to {target:g} of the plateau's."
+        )
+    alphas = jnp.linspace(0.0, reference, knots)
+
+    def objective(log_rates):
+        value, gradient = _schedule_slope(problem, algorithm, starts, level, alphas, jnp.asarray(log_rates), horizon)
+        value, gradient = float(value), np.asarray(gradient)
+        return (value, gradient) if np.isfinite(value) and np.isfinite(gradient).all() else (1e6, np.zeros(knots))
+
+    bounds = [(np.log(first) - 3, np.log(first) + 3)] * (knots - 1) + [
+        (np.log(first) - 3, np.log(constant.stable_below))
+    ]
+    found = optimize.minimize(
+        objective, np.full(knots, np.log(first)), jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": 40}
+    )
+    return PiecewiseLinear(alphas, np.exp(found.x)), float(found.fun)
+
+
+def _with_rate(algorithm: OnlineSGD, rate) -> OnlineSGD:
+    rate = rate if isinstance(rate, Schedule) else jnp.asarray(rate, float)
+    return eqx.tree_at(lambda a: a.learning_rate, algorithm, rate)
+
+
+def _exit_level(problem: Problem, algorithm: OnlineSGD, threshold: float) -> Float[Array, ""]:
+    """The risk to fall to, from the plateau of a small learning rate: one level for all rates."""
+    floor = problem.irreducible_risk
+    return floor + (1 - threshold) * (problem.risk(rest(ode(problem, algorithm))) - floor)
+
+
+def _exit(problem, algorithm, start: State, level, horizon):
+    limit = ode(problem, algorithm)
+    times = jnp.stack([jnp.zeros(()), jnp.asarray(horizon, float)])
+    trajectory = solve(limit, start, times, stop=below(problem, level))
+    return jnp.where(trajectory.outcome == Outcome.STOPPED, trajectory.stopped_at, jnp.inf)
+
+
+@eqx.filter_jit
+def _mean_exit(problem, algorithm, starts: State, level, rate, horizon):
+    algorithm = _with_rate(algorithm, rate)
+    return jnp.mean(jax.vmap(lambda start: _exit(problem, algorithm, start, level, horizon))(starts))
+
+
+class _Search(eqx.Module):
+    """The exit time as a function of the learning rate, always for as many rates at once: one compilation."""
+
+    problem: Problem
+    algorithm: OnlineSGD
+    starts: State
+    level: Float[Array, ""]
+    patience: float  # the time to wait at rate 1; a small rate takes inversely longer
+
+    def exits(self, rates: np.ndarray) -> np.ndarray:
+        """Mean exit time at each rate; infinite where a start does not leave."""
+        return np.asarray(_exit_curve(self, jnp.asarray(rates), self.patience))
+
+    def slope(self, log_rate: float) -> float:
+        """Derivative of the mean exit time with respect to the logarithm of the rate."""
+        return float(_exit_slope(self, jnp.asarray(log_rate), jnp.asarray(self.patience)))
+
+    def stability_limit(self, rates: np.ndarray, exits: np.ndarray) -> float:
+        """The largest rate at which the end state of a small one, followed as the rate grows, is stable."""
+        start = jax.tree.map(lambda leaf: leaf[0], self.starts)
+        times = np.array([0.0, _STAYS * exits[0]])
+        end = solve(ode(self.problem, _with_rate(self.algorithm, rates[0])), start, times).final
+        if not float(self.problem.risk(end)) < float(self.level):
+            raise InvalidInput(
+                f"Even at learning rate {rates[0]:.3g} the ODE does not stay below the exit level; begin the search "
+                "lower, or take a network that can learn this."
+            )
+        low = float(rates[0])
+        for _ in range(3):
+            for rate in rates:
+                state, growth = fixed_point(ode(self.problem, _with_rate(self.algorithm, rate)), end)
+                learned = float(self.problem.risk(state)) < float(self.level)
+                if not (learned and float(growth) <= _MARGINAL * rate):
+                    break
+                low, end = float(rate), state
+            else:
+                return low
+            # Between the last stable rate and the first that is not, on a finer grid; the first is known already.
+            rates = np.geomspace(low, float(rate), len(rates))[1:]
+        return low
+
+
+def _patience(problem, algorithm, starts: State, level, rates: np.ndarray) -> float:
+    patience = 4.0
+    for _ in range(10):
+        search = _Search(problem, algorithm, starts, level, patience)
+        exit_time = search.exits(rates)[0]
+        if np.isfinite(exit_time):
+            # Near the end of stability it takes much longer than at a small rate.
+            return 100 * exit_time * rates[0]
+        patience *= 4
+    raise InvalidInput(
+        f"Even at learning rate {rates[0]:.3g} the ODE does not leave the plateau by alpha = {patience / rates[0]:.3g}."
+    )
+
+
+@eqx.filter_jit
+def _exit_curve(search: _Search, rates, patience):
+    arguments = (search.problem, search.algorithm, search.starts, search.level)
+    return jax.vmap(lambda rate: _mean_exit(*arguments, rate, patience / rate))(rates)
+
+
+@eqx.filter_jit
+def _exit_slope(search: _Search, log_rate, patience):
+    arguments = (search.problem, search.algorithm, search.starts, search.level)
+    # The wait is no part of what is differentiated.
+    return jax.grad(lambda x: _mean_exit(*arguments, jnp.exp(x), patience / jnp.exp(log_rate)))(log_rate)
+
+
+@eqx.filter_jit
+def _schedule_slope(problem, algorithm, starts: State, level, alphas, log_rates, horizon):
+    def mean(log_rates):
+        schedule = PiecewiseLinear(alphas, jnp.exp(log_rates))
+        return _mean_exit(problem, algorithm, starts, level, schedule, horizon)
+
+    return jax.value_and_grad(mean)(log_rates)

@@ -1,0 +1,83 @@
+"""Where SGD gets stuck: the point at which the ODE comes to rest from students without overlap."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optimistix
+from jaxtyping import Array, Float
+
+from ..algorithms.online import Schedule
+from ..errors import InvalidInput
+from ..limits import MeanLimit
+from ..problems import Problem
+from ..solving import solve
+from ..state import State
+from ..trajectory import Outcome
+
+_AT_REST = 1e-4  # drift, in units of the learning rate, from which on the fixed point is found without waiting
+
+
+def centre(problem: Problem) -> State:
+    """The State that random starts scatter around: students of norm sqrt(d) without any overlap."""
+    p, k = problem.width, problem.teacher_width
+    return problem.completed(State(Q=jnp.eye(p), M=jnp.zeros((p, k))))
+
+
+def rest(limit: MeanLimit) -> State:
+    """The plateau: where the ODE comes to rest from `centre`.
+
+    It may be a point without overlap (targets without a linear part), or one where all students are alike. An error
+    says when there is none, because SGD learns at once or diverges.
+    """
+    problem, algorithm, coordinates = limit.problem, limit.algorithm, limit.coordinates
+    rate = algorithm.learning_rate
+    scale = rate(jnp.zeros(())) if isinstance(rate, Schedule) else rate
+
+    def at_rest(state: State) -> Array:
+        # Zero, not negative, at rest: this is an event of the solver.
+        drift = coordinates.pack(limit.drift(0.0, state))
+        return jnp.log(_AT_REST * scale + 1e-300) - 0.5 * jnp.log(jnp.sum(drift**2) + 1e-300)
+
+    start = centre(problem)
+    if float(at_rest(start)) >= 0:
+        return start
+    horizon = 20.0 / max(float(scale), 1e-12)
+    for _ in range(6):
+        trajectory = solve(limit, start, np.array([0.0, horizon]), stop=at_rest)
+        outcome, final = int(trajectory.outcome), trajectory.final
+        if outcome == Outcome.DIVERGED:
+            raise InvalidInput(
+                f"There is no plateau: from students without overlap the norms diverge at alpha = "
+                f"{float(trajectory.stopped_at):.4g}. Take a smaller learning rate, or sphere=True."
+            )
+        if outcome == Outcome.STOPPED:
+            final, growth = fixed_point(limit, final)
+            if float(jnp.max(jnp.abs(final.M))) > 1e-6 and float(growth) <= 1e-6 * float(scale):
+                raise InvalidInput(
+                    "There is no plateau: from students without overlap SGD goes straight to a stable end, with risk "
+                    f"{float(problem.risk(final)):.4g}. Use dimfree.solve for the time it takes."
+                )
+            return final
+        horizon *= 3
+    raise InvalidInput(
+        f"From students without overlap the ODE does not come to rest by alpha = {horizon / 3:.4g}; "
+        "an exit time needs a plateau to leave."
+    )
+
+
+@eqx.filter_jit
+def fixed_point(limit: MeanLimit, near: State) -> tuple[State, Float[Array, ""]]:
+    """The fixed point of the ODE near a State, and the fastest growth rate there (negative where it is stable).
+
+    Levenberg-Marquardt, which a family of fixed points (rotations of the students) does not trouble.
+    """
+    coordinates = limit.coordinates
+
+    def field(vector, _=None):
+        return limit.vector_field(jnp.zeros(()), vector, near)
+
+    solver = optimistix.LevenbergMarquardt(rtol=1e-12, atol=1e-12)
+    found = optimistix.least_squares(field, solver, coordinates.pack(near), max_steps=200, throw=False).value
+    growth = jnp.max(jnp.linalg.eigvals(jax.jacfwd(field)(found)).real)
+    return coordinates.unpack(found, near), growth

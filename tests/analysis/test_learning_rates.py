@@ -1,0 +1,110 @@
+"""The best learning rate: known optima, stability, scans where nothing is known, schedules."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dimfree
+from dimfree.analysis.exit_times import below, deterministic_exits, random_starts
+from dimfree.analysis.learning_rates import _mean_exit, best_learning_rate, best_schedule
+from dimfree.analysis.plateau import rest
+
+KEY = jax.random.key(0)
+
+
+def fastest_rate(p, noise):
+    """Of phase retrieval on the sphere, to leading order in log d."""
+    return p**3 / (8 + 2 * p + (2 + noise) * p**2)
+
+
+def test_one_student_has_its_known_optimum_and_stability_limit():
+    found = best_learning_rate(dimfree.PhaseRetrieval(), dimfree.OnlineSGD(0.1, sphere=True), 10**6, 0.02, key=KEY)
+    assert found.fastest == pytest.approx(1 / 12, rel=1e-4)  # exactly so without noise: see the solved ODE
+    assert found.stable_below == pytest.approx(1 / 6, rel=2e-3)
+    assert not found.is_limited_by_stability
+    assert found.learning_rate == found.fastest
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("p", "noise", "limited"), [(1, 0.5, False), (2, 0.0, True), (2, 10.0, False), (5, 0.0, True)])
+def test_the_fastest_rate_leaves_and_does_not_learn_where_theory_says(p, noise, limited):
+    problem, algorithm = dimfree.PhaseRetrieval(p, noise), dimfree.OnlineSGD(0.1 * p, sphere=True)
+    found = best_learning_rate(problem, algorithm, 10**6, 0.02, key=KEY)
+    assert found.fastest == pytest.approx(fastest_rate(p, noise), rel=0.01)
+    if noise == 0:  # with noise the learned state comes closer to the plateau and is lost before it is unstable
+        assert found.stable_below == pytest.approx(p / 6, rel=5e-3)
+    assert found.is_limited_by_stability == limited
+    # The verdict by the ODE itself, long after the exit.
+    start = jax.tree.map(lambda leaf: leaf[0], random_starts(problem, 10**6, 1, key=KEY))
+    for rate, learns in ((0.97 * found.learning_rate, True), (found.fastest, not limited)):
+        limit = dimfree.ode(problem, dimfree.OnlineSGD(rate, sphere=True))
+        final = dimfree.solve(limit, start, 100 * found.exit_time).final
+        excess = float(problem.risk(final) - noise / 2) / (1 + 1 / p)
+        assert (excess < 0.5) == learns
+
+
+def test_the_slope_of_the_exit_time_is_that_of_differences():
+    problem, algorithm = dimfree.TwoLayer(2, 1, "square", noise=0.1), dimfree.OnlineSGD(0.1, sphere=True)
+    starts = random_starts(problem, 10_000, 2, key=KEY)
+
+    @eqx.filter_jit
+    def exit_time(rate):
+        return _mean_exit(problem, algorithm, starts, 1.2, rate, jnp.asarray(400.0))
+
+    slope = float(jax.grad(exit_time)(0.1))
+    difference = (float(exit_time(0.1001)) - float(exit_time(0.0999))) / 2e-4
+    assert slope == pytest.approx(difference, rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("problem", "rate", "sphere", "d"),
+    [(dimfree.TwoLayer(2, 2, "erf"), 1.0, False, 1_000), (dimfree.SingleIndex("he3"), 0.005, True, 100)],
+)
+def test_where_no_closed_form_exists_a_scan_finds_the_same(problem, rate, sphere, d):
+    algorithm = dimfree.OnlineSGD(rate, sphere=sphere)
+    found = best_learning_rate(problem, algorithm, d, 0.1, key=KEY)
+    starts = random_starts(problem, d, 8, key=KEY)
+    floor = found.fastest * 2.0**-6
+    level = 0.9 * float(problem.risk(rest(dimfree.ode(problem, dimfree.OnlineSGD(floor, sphere=sphere)))))
+    scanned = found.fastest * np.linspace(0.9, 1.1, 9)
+    exits = [
+        deterministic_exits(
+            dimfree.ode(problem, dimfree.OnlineSGD(each, sphere=sphere)),
+            starts,
+            50 * found.fastest_exit_time,
+            below(problem, level),
+        ).mean()
+        for each in scanned
+    ]
+    curve = np.polynomial.Polynomial.fit(scanned, exits, 3)
+    minimum = (
+        scanned[0] + np.argmin(curve(np.linspace(scanned[0], scanned[-1], 2001))) * (scanned[-1] - scanned[0]) / 2000
+    )
+    assert found.fastest == pytest.approx(minimum, rel=0.01)
+    assert found.fastest_exit_time == pytest.approx(curve(found.fastest), rel=2e-3)
+
+
+@pytest.mark.slow
+def test_a_schedule_reaches_the_target_before_the_best_constant_rate_and_is_checked_by_a_solve():
+    problem, algorithm, d = dimfree.PhaseRetrieval(2), dimfree.OnlineSGD(0.2, sphere=True), 10_000
+    schedule, when = best_schedule(problem, algorithm, d, target=0.01, key=KEY)
+    starts = random_starts(problem, d, 8, key=KEY)
+
+    def mean_time(rate):
+        limit = dimfree.ode(problem, dimfree.OnlineSGD(rate, sphere=True))
+        return deterministic_exits(limit, starts, 500.0, below(problem, 0.015)).mean()
+
+    assert mean_time(schedule) == pytest.approx(when, rel=1e-4)
+    constants = [mean_time(rate) for rate in np.linspace(0.1, 0.33, 12)]
+    assert when < 0.98 * min(constants)
+
+
+def test_a_search_that_cannot_succeed_says_why():
+    problem = dimfree.PhaseRetrieval()
+    with pytest.raises(dimfree.InvalidInput, match="constant, positive learning rate"):
+        best_learning_rate(problem, dimfree.OnlineSGD(lambda alpha: 0.1), 1_000, key=KEY)
+    with pytest.raises(dimfree.InvalidInput, match="target = 2"):
+        best_schedule(problem, dimfree.OnlineSGD(0.1, sphere=True), 1_000, target=2.0, key=KEY)
