@@ -23,7 +23,8 @@ TABLE = Path(__file__).resolve().parent.parent / "docs" / "data" / "exit_times.c
 WIDTHS = (1, 2, 5, 20)
 RUNS = {1_000: 4_000, 10_000: 2_000, 100_000: 1_000, 1_000_000: 128}
 # With twenty students a step costs thirty times more, and the exit time scatters by 3% instead of 40%.
-FEWER = {20: {1_000: 1_000, 10_000: 500, 100_000: 128, 1_000_000: 32}}
+FEWER = {20: {1_000: 1_000, 10_000: 256, 100_000: 64, 1_000_000: 16}}
+PREDICTED = {1: 4_096, 2: 4_096, 5: 2_048, 20: 256}  # random starts of the predictions
 COLUMNS = (
     *("p", "d", "runs", "mean", "error", "stay"),
     *("annealed", "quenched", "ode", "ode_error", "dressed", "dressed_error", "seconds"),
@@ -36,7 +37,7 @@ def measure(p: int, d: int) -> dict[str, float]:
     problem, sgd = dimfree.PhaseRetrieval(width=p), dimfree.OnlineSGD(p / 12, sphere=True)
     began = time.perf_counter()
     predicted = dimfree.exit_time(
-        problem, sgd, d, runs=4_096, key=jax.random.key(d + p), methods=("closed_form", "ode", "dressed")
+        problem, sgd, d, runs=PREDICTED[p], key=jax.random.key(d + p), methods=("closed_form", "ode", "dressed")
     )
     simulating = time.perf_counter()
     measured = dimfree.exit_time(problem, sgd, d, runs=runs, key=jax.random.key(d - p), methods=("simulated",))

@@ -25,7 +25,8 @@ from .plateau import centre, rest
 
 METHODS = ("closed_form", "ode", "dressed", "sde", "simulated")
 _DRESSED_AT = 0.6  # of the median exit time: the noise has been collected, and the overlaps are still small
-_STARTS = 1024  # random starts for the rows that cost no simulation, at least
+_STARTS = 1024  # random starts for the rows that cost no simulation, at least...
+_START_NUMBERS = 2**15  # ... but not more numbers to move than this: wide networks scatter less
 _PATIENCE = 8.0  # times the median exit time after which a run counts as one that does not leave
 _SDE_COORDINATES = 30  # with more, a path of the diffusion costs more than a simulation
 _SDE_STEPS = 4_000
@@ -187,7 +188,8 @@ def exit_time(
     level = floor + (1 - threshold) * (plateau_risk - floor)
     stop = below(problem, level)
     start_key, simulation_key, noise_key, path_key = jax.random.split(key, 4)
-    starts = random_starts(problem, d, max(runs, _STARTS), key=start_key)
+    number = max(runs, min(_STARTS, _START_NUMBERS // limit.coordinates.size))
+    starts = random_starts(problem, d, number, key=start_key)
     notes: list[str] = []
     found: dict[str, Any] = dict.fromkeys(METHODS)
 

@@ -6,7 +6,8 @@ from jaxtyping import Array, Bool, Float
 
 # Pivots below this fraction of the diagonal are rounding: duplicate or collapsed students, more fields than dimensions.
 PIVOT_TOLERANCE = 1e-13
-_UNROLLED = 6
+_SCALARS = 6  # up to this size every entry is written out
+_UNROLLED = 32  # up to this size every column is
 
 
 def psd_factor(covariance: Float[Array, "r r"]) -> tuple[Float[Array, "r r"], Bool[Array, " r"]]:
@@ -15,35 +16,13 @@ def psd_factor(covariance: Float[Array, "r r"]) -> tuple[Float[Array, "r r"], Bo
     Pivots at rounding level are set to zero with their column, so that duplicate students get identical fields.
     Returns the factor and, for each column, whether it is in use (their number is the rank).
     """
-    size, floor = covariance.shape[-1], _floor(covariance)
-    factor = _unrolled(covariance, floor) if size <= _UNROLLED else _looped(covariance, floor)
+    size = covariance.shape[-1]
+    floor = PIVOT_TOLERANCE * jnp.maximum(jnp.diagonal(covariance), jnp.finfo(covariance.dtype).tiny)
+    # A batch of LAPACK's factors would be faster still at twenty fields, but on several CPU devices it can hang, and it
+    # stops at a singular matrix.
+    method = _scalars if size <= _SCALARS else _columns if size <= _UNROLLED else _looped
+    factor = method(covariance, floor)
     return factor, jnp.diagonal(factor) > 0
-
-
-def sampling_factor(covariance: Float[Array, "r r"]) -> tuple[Float[Array, "r r"], Bool[Array, " r"]]:
-    """The same as `psd_factor`, many times faster under `vmap` with many fields, but without derivatives."""
-    if covariance.shape[-1] <= _UNROLLED:
-        return psd_factor(covariance)
-    factor = _large(covariance)
-    return factor, jnp.diagonal(factor) > 0
-
-
-@jax.custom_batching.custom_vmap
-def _large(covariance):
-    return _looped(covariance, _floor(covariance))
-
-
-@_large.def_vmap
-def _large_batch(axis_size, batched, covariance):
-    # LAPACK's factor is right unless a matrix is singular, and then its pivots say so.
-    floor = jax.vmap(_floor)(covariance)
-    factor = jnp.linalg.cholesky(covariance, symmetrize_input=False)
-    regular = jnp.all(jnp.diagonal(factor, axis1=-2, axis2=-1) ** 2 > floor)
-    return jax.lax.cond(regular, lambda: factor, lambda: jax.vmap(_looped)(covariance, floor)), True
-
-
-def _floor(covariance):
-    return PIVOT_TOLERANCE * jnp.maximum(jnp.diagonal(covariance), jnp.finfo(covariance.dtype).tiny)
 
 
 def _inverse_root(pivot, floor):
@@ -63,7 +42,17 @@ def _looped(covariance, floor):
     return jax.lax.fori_loop(0, size, eliminate, (covariance, jnp.zeros_like(covariance)))[1]
 
 
-def _unrolled(covariance, floor):
+def _columns(covariance, floor):
+    # With sizes known at compile time the remainder shrinks, and there is nothing to mask.
+    size, columns = covariance.shape[-1], []
+    for j in range(size):
+        column = covariance[:, 0] * _inverse_root(covariance[0, 0], floor[j])
+        columns.append(jnp.concatenate([jnp.zeros(j), column]))
+        covariance = covariance[1:, 1:] - jnp.outer(column[1:], column[1:])
+    return jnp.stack(columns, axis=1)
+
+
+def _scalars(covariance, floor):
     # Scalars written out: under vmap over runs this fuses into one loop, several times faster than array operations.
     size = covariance.shape[-1]
     factor = [[jnp.zeros(())] * size for _ in range(size)]

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..algorithms import OnlineSGD
 from ..gaussian.chi_square import chi_square
-from ..gaussian.factor import sampling_factor
+from ..gaussian.factor import psd_factor
 from ..problems import Moments, Problem
 from ..problems.base import split_fields
 from ..state import State
@@ -60,7 +60,7 @@ def advance(
     p, k, B = problem.width, problem.teacher_width, algorithm.batch_size
     # Teachers first: with more fields than dimensions, the columns left without a pivot are then those of students.
     order = jnp.asarray([*range(p, p + k), *range(p)])
-    factor, in_use = sampling_factor(state.covariance[order][:, order])
+    factor, in_use = psd_factor(state.covariance[order][:, order])
     in_use = in_use & (jnp.cumsum(in_use) <= d)  # a pivot beyond the d-th is rounding, whatever its size
     teacher_first = draws.fields @ jnp.where(in_use, factor, 0.0).T
     fields = jnp.concatenate([teacher_first[:, k:], teacher_first[:, :k]], axis=1)

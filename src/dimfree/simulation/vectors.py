@@ -2,10 +2,12 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..algorithms import OnlineSGD
 from ..errors import InvalidInput, is_concrete
+from ..gaussian.factor import psd_factor
 from ..problems import Problem
 from ..state import State
 from .loop import is_bounded
@@ -13,17 +15,18 @@ from .loop import is_bounded
 
 def embed(state: State, d: int) -> tuple[Float[Array, "p d"], Float[Array, "k d"]]:
     """Student and teacher vectors in dimension d that have the overlaps of the State."""
-    values, vectors = jnp.linalg.eigh(state.covariance)
-    independent = jnp.sum(values > 1e-10 * values[-1])
-    if is_concrete(independent) and int(independent) > d:
-        raise InvalidInput(
-            f"The overlaps have rank {int(independent)}, but vectors of dimension d = {d} have "
-            "overlaps of rank d at most; take a larger d, or a start from dimfree.random_state(problem, d=d, key=...)."
-        )
-    fields = values.shape[0]
-    rank = min(fields, d)
-    factor = vectors[:, fields - rank :] * jnp.sqrt(jnp.maximum(values[fields - rank :], 0.0))
-    weights = jnp.zeros((fields, d)).at[:, :rank].set(d**0.5 * factor)
+    if is_concrete(state):
+        values = np.linalg.eigvalsh(np.asarray(state.covariance))
+        independent = int(np.sum(values > 1e-10 * values[-1]))
+        if independent > d:
+            raise InvalidInput(
+                f"The overlaps have rank {independent}, but vectors of dimension d = {d} have overlaps of rank d at "
+                "most; take a larger d, or a start from dimfree.random_state(problem, d=d, key=...)."
+            )
+    factor, in_use = psd_factor(state.covariance)
+    # Columns in use first, and of these no more than there are dimensions: a pivot beyond is rounding.
+    columns = factor[:, jnp.argsort(~in_use, stable=True)][:, :d]
+    weights = jnp.zeros((columns.shape[0], d)).at[:, : columns.shape[1]].set(d**0.5 * columns)
     return weights[: state.width], weights[state.width :]
 
 

@@ -1,0 +1,59 @@
+"""Write docs/papers.md: every numbered statement of the published sources that the library checks, with a verdict.
+
+python tools/claims_page.py       # a few minutes
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from dimfree.papers import PAPERS, Claim, find
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "papers.md"
+HEAD = """# What the papers say
+
+Each paper below has its figures as functions (`dimfree reproduce --list`), and its numbered statements evaluated in
+numbers and compared with what the library computes by another way. The verdict is computed: *agrees* within the
+tolerance; *misprint* where the printed statement does not agree, but the corrected one beside it does; *differs*
+otherwise. `tools/claims_page.py` writes this page; `dimfree reproduce PAPER` prints the same table with the numbers.
+
+"""
+
+
+def cell(text: str) -> str:
+    """Text for a table: one line, bars escaped."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def number(value) -> str:
+    array = np.asarray(value, float)
+    return f"{float(array):.4g}" if array.ndim == 0 else f"{array.size} numbers"
+
+
+def row(claim: Claim) -> str:
+    verdict = claim.verdict if claim.verdict == "agrees" else f"**{claim.verdict}**"
+    notes = cell(" ".join(filter(None, (claim.correction and f"Correct: {claim.correction}", claim.remark))))
+    numbers = f"{number(claim.printed)} / {number(claim.ours)}"
+    columns = (cell(claim.where), cell(claim.statement), numbers, f"{claim.error(claim.printed):.1e}", verdict, notes)
+    return f"| {' | '.join(columns)} |"
+
+
+def main() -> None:
+    parts = [HEAD]
+    for name in PAPERS:
+        paper = find(name)
+        claims = paper.statements()
+        counts = ", ".join(
+            f"{sum(claim.verdict == verdict for claim in claims)} {word}"
+            for verdict, word in (("agrees", "agree"), ("misprint", "misprints"), ("differs", "differ"))
+        )
+        figures = "".join(f"- `{figure.name}`: {figure.title}\n" for figure in paper.figures)
+        parts.append(f"## {paper.title}\n\n`{name}`: {len(claims)} statements; {counts}. Figures:\n\n{figures}\n")
+        parts.append("| where | statement | printed / ours | difference | verdict | notes |\n")
+        parts.append("| --- | --- | --- | --- | --- | --- |\n")
+        parts.append("\n".join(row(claim) for claim in claims) + "\n\n")
+    PAGE.write_text("".join(parts).rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main()
