@@ -73,7 +73,7 @@ def main(dimensions: list[int]) -> None:
                 continue
             cell = measure(p, d)
             with TABLE.open("a") as file:
-                csv.DictWriter(file, COLUMNS).writerow({k: f"{v:.6g}" for k, v in cell.items()})
+                csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow({k: f"{v:.6g}" for k, v in cell.items()})
             ratio, error = cell["mean"] / cell["dressed"], cell["error"] / cell["dressed"]
             print(
                 f"p = {p}, d = {d}: measured / dressed {ratio:.4f} +- {error:.4f}, {cell['seconds']:.0f} s", flush=True

@@ -16,12 +16,32 @@ if os.environ.setdefault("JAX_ENABLE_X64", "1") not in ("0", "false", "False") a
 
 if TYPE_CHECKING:
     from . import plot
-    from .algorithms import OnlineSGD
+    from .algorithms import OnlineSGD, PiecewiseLinear
+    from .analysis import (
+        BestLearningRate,
+        ExitTime,
+        HessianSpectrum,
+        Plateau,
+        best_learning_rate,
+        best_schedule,
+        closest_solution,
+        conserved_frame,
+        critical_points,
+        degrees_of_freedom,
+        exit_time,
+        hessian,
+        late_risk,
+        norm_learning,
+        plateau,
+        quadratic_critical_points,
+        solution_manifold_dimension,
+    )
     from .checking import CheckResult, check
     from .citations import cite
     from .errors import InvalidInput
     from .gaussian.rules import GaussHermite, Sobol
     from .limits import gradient_flow, linear_noise, ode, sde
+    from .papers import Claim, Reproduction, claims, reproduce
     from .problems import LocalFields, MultiIndex, PhaseRetrieval, Problem, SingleIndex, TwoLayer
     from .simulation import random_state, simulate
     from .solving import solve
@@ -36,6 +56,7 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "MultiIndex",
     "Problem",
     "OnlineSGD",
+    "PiecewiseLinear",
     "State",
     "random_state",
     "ode",
@@ -50,6 +71,27 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "Outcome",
     "check",
     "CheckResult",
+    "exit_time",
+    "ExitTime",
+    "best_learning_rate",
+    "best_schedule",
+    "BestLearningRate",
+    "hessian",
+    "HessianSpectrum",
+    "critical_points",
+    "quadratic_critical_points",
+    "plateau",
+    "Plateau",
+    "norm_learning",
+    "closest_solution",
+    "conserved_frame",
+    "solution_manifold_dimension",
+    "degrees_of_freedom",
+    "late_risk",
+    "reproduce",
+    "Reproduction",
+    "claims",
+    "Claim",
     "plot",
     "cite",
     "InvalidInput",
@@ -57,7 +99,27 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
 
 _HOMES = {
     "problems": ("LocalFields", "MultiIndex", "PhaseRetrieval", "Problem", "SingleIndex", "TwoLayer"),
-    "algorithms": ("OnlineSGD",),
+    "algorithms": ("OnlineSGD", "PiecewiseLinear"),
+    "analysis": (
+        "BestLearningRate",
+        "ExitTime",
+        "HessianSpectrum",
+        "Plateau",
+        "best_learning_rate",
+        "best_schedule",
+        "closest_solution",
+        "conserved_frame",
+        "critical_points",
+        "degrees_of_freedom",
+        "exit_time",
+        "hessian",
+        "late_risk",
+        "norm_learning",
+        "plateau",
+        "quadratic_critical_points",
+        "solution_manifold_dimension",
+    ),
+    "papers": ("Claim", "Reproduction", "claims", "reproduce"),
     "state": ("State",),
     "simulation": ("random_state", "simulate"),
     "limits": ("gradient_flow", "linear_noise", "ode", "sde"),

@@ -1,16 +1,15 @@
-"""The command line: solve, check, doctor.
+"""The command line: solve, check, reproduce, doctor.
 
 Nothing heavy is imported before it is needed, so that `dimfree --help` answers at once.
 """
 
 import contextlib
 import importlib.metadata
-import importlib.util
+import inspect
 import json
 import math
-import os
-import platform
 import shutil
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,8 +18,11 @@ import typer
 
 import dimfree
 
+from . import examination
+
 if TYPE_CHECKING:
     from .algorithms import OnlineSGD
+    from .papers import Claim
     from .problems import Problem
     from .trajectory import Trajectory
 
@@ -33,8 +35,6 @@ app = typer.Typer(
 )
 
 _SHOWN = 9  # times in the table of `solve`
-_EXTRAS = {"netcdf": ("h5netcdf", "h5py")}
-_PACKAGES = ("jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
 
 # The options that state a problem and an algorithm, the same for every command.
 ProblemName = Annotated[
@@ -151,8 +151,8 @@ def solve(
         for option, path in (("--plot", plot), ("--output", output)):
             if path is not None and not path.absolute().parent.is_dir():
                 raise _invalid(f"{option} {path} was given, but there is no directory {path.absolute().parent}.")
-        if output is not None and (missing := _missing("netcdf")):
-            raise _invalid(f"--output {output} needs {' and '.join(missing)}: pip install {' '.join(missing)}")
+        if output is not None and (absent := examination.missing("netcdf")):
+            raise _invalid(f"--output {output} needs {' and '.join(absent)}: pip install {' '.join(absent)}")
         import jax
 
         stated = _problem(problem, width, teacher_width, activation, noise)
@@ -257,16 +257,74 @@ def check(
 
 
 @app.command()
+def reproduce(
+    paper: Annotated[str | None, typer.Argument(help="Which publication, such as arnaboldi2023.")] = None,
+    figure: Annotated[
+        str | None, typer.Argument(help="Which figure, such as fig1 [default: check the numbered statements].")
+    ] = None,
+    size: Annotated[
+        Literal["quick", "full"], typer.Option(help="Seconds, or the publication's own dimensions and runs.")
+    ] = "quick",
+    output: Annotated[Path, typer.Option(help="Directory for the picture (.png) and the data (.nc).")] = Path(),
+    list_figures: Annotated[bool, typer.Option("--list", help="List the figures and stop.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Draw a published figure, or check a publication's numbered statements.
+
+    Each claim gets a verdict: agrees, misprint (what is printed does not hold, a correction does) or differs.
+    """
+    with _plainly():
+        from . import papers
+
+        if list_figures:
+            names = papers.PAPERS if paper is None else (papers.find(paper).name,)
+            rows = [row for name in names for row in papers.find(name).listing()]
+            if as_json:
+                typer.echo(json.dumps(rows, indent=2))
+            else:
+                for row in rows:
+                    typer.echo(f"{row['paper']} {row['figure']:<6} {row['title']}")
+            return
+        if paper is None:
+            raise _invalid(f"Name a publication: {', '.join(papers.PAPERS)}; --list shows their figures.")
+        report = {
+            "schema": "dimfree.reproduce/1",
+            "dimfree": importlib.metadata.version("dimfree"),
+            "paper": paper,
+            "figure": figure,
+        }
+        if figure is None:
+            claims = papers.claims(paper)
+        else:
+            if not output.is_dir():
+                raise _invalid(f"--output {output} was given, but there is no such directory.")
+            if size == "full" and (published := papers.find(paper).figure(figure)) is not None:
+                typer.echo(f"{paper} {figure} at full size. {inspect.getdoc(published.make) or ''}\n", err=True)
+            made = papers.reproduce(paper, figure, size)
+            picture, data = (output / f"{paper}_{figure}.{ending}" for ending in ("png", "nc"))
+            made.picture.savefig(picture, dpi=160)
+            made.data.to_netcdf(data, engine="scipy")
+            claims = made.claims
+            report |= {"size": size, "picture": str(picture), "data": str(data)}
+    if as_json:
+        _print_json(report | {"claims": [claim.to_dict() for claim in claims]})
+        return
+    if figure is not None:
+        typer.echo(f"{report['picture']}\n{report['data']}")
+    _print_claims(claims)
+
+
+@app.command()
 def doctor(as_json: AsJson = False) -> None:
     """What is installed, and what to do if something is wrong.
 
     Exit code 1 if something is.
     """
-    report = _examine()
+    report = examination.examine()
     if as_json:
         _print_json(report)
     else:
-        _print_examination(report)
+        examination.print_examination(report)
     raise typer.Exit(0 if report["ok"] else 1)
 
 
@@ -276,10 +334,6 @@ def main() -> None:
 
 
 # What solve prints and writes.
-
-
-def _missing(extra: str) -> list[str]:
-    return [name for name in _EXTRAS[extra] if importlib.util.find_spec(name) is None]
 
 
 def _plain(value: Any) -> Any:
@@ -402,87 +456,25 @@ def _save_netcdf(path: Path, theory: "Trajectory", simulated: "Trajectory | None
         simulated.to_xarray().to_netcdf(path, mode="a", group="simulation", engine="h5netcdf")
 
 
-# What doctor finds.
+# What reproduce prints.
 
 
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+def _print_claims(claims: "tuple[Claim, ...]") -> None:
+    """A line for each claim; of arrays, the entry where print and library are farthest apart."""
+    import numpy as np
 
-
-def _examine() -> dict[str, Any]:
-    problems: list[dict[str, str]] = []
-    versions = {name: _version(name) for name in ("dimfree", *_PACKAGES)}
-    for name, version in versions.items():
-        if version is None:
-            problems.append({"what": f"{name} is not installed.", "remedy": f"pip install {name}"})
-    devices: list[str] = []
-    float64 = None
-    try:
-        import jax
-
-        float64 = str(jax.numpy.zeros(()).dtype) == "float64"
-        devices = [f"{device.platform}: {device.device_kind}" for device in jax.devices()]
-    except Exception as error:  # whatever keeps JAX from working is what the user came to hear
-        first_line = (str(error).strip() or repr(error)).splitlines()[0]
-        problems.append(
-            {
-                "what": f"JAX does not work here: {first_line}",
-                "remedy": "Unset JAX_PLATFORMS, or reinstall JAX for this machine: pip install --upgrade jax",
-            }
-        )
-    if float64 is False:
-        set_to = os.environ.get("JAX_ENABLE_X64")
-        problems.append(
-            {
-                "what": f"JAX computes in single precision (JAX_ENABLE_X64={set_to}), too coarse to solve limits.",
-                "remedy": "Unset JAX_ENABLE_X64, or set it to 1.",
-            }
-        )
-    if shutil.which("nvidia-smi") and devices and all(device.startswith("cpu") for device in devices):
-        problems.append(
-            {
-                "what": "There is an NVIDIA driver, but JAX uses the CPU only.",
-                "remedy": "Install the JAX build for your GPU, as JAX's installation page says.",
-            }
-        )
-    extras = {
-        name: {
-            "present": not _missing(name),
-            "remedy": None if not _missing(name) else f"pip install {' '.join(_missing(name))}",
-        }
-        for name in _EXTRAS
+    wide = shutil.get_terminal_size((100, 24)).columns
+    column = max([len(claim.where) for claim in claims], default=5) + 2
+    typer.echo(f"{'where':<{column}}{'verdict':<10}{'printed':>12}{'ours':>12}")
+    for claim in claims:
+        printed, ours = np.ravel(np.asarray(claim.printed, float)), np.ravel(np.asarray(claim.ours, float))
+        worst = int(np.argmax(np.abs(printed - ours)))
+        typer.echo(f"{claim.where:<{column}}{claim.verdict:<10}{printed[worst]:>12.5g}{ours[worst]:>12.5g}")
+        notes = {"agrees": [], "misprint": [claim.correction], "differs": [claim.statement, claim.remark]}
+        for note in notes[claim.verdict]:
+            if note:
+                typer.echo(textwrap.fill(note, wide - 2, initial_indent="    ", subsequent_indent="    "))
+    counts = {
+        verdict: sum(claim.verdict == verdict for claim in claims) for verdict in ("agrees", "misprint", "differs")
     }
-    return {
-        "schema": "dimfree.doctor/1",
-        "ok": not problems,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "versions": versions,
-        "devices": devices,
-        "float64": float64,
-        "extras": extras,
-        "problems": problems,
-    }
-
-
-def _print_examination(report: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None)
-    table.add_row("python", report["python"])
-    for name, version in report["versions"].items():
-        table.add_row(name, version or "not installed")
-    table.add_row("devices", ", ".join(report["devices"]) or "none")
-    table.add_row("float64", {True: "on", False: "off", None: "unknown"}[report["float64"]])
-    for name, extra in report["extras"].items():
-        table.add_row(f"extra {name}", "present" if extra["present"] else f"absent; to have it: {extra['remedy']}")
-    console = Console()
-    console.print(table)
-    for problem in report["problems"]:
-        console.print(f"\n{problem['what']}\n  {problem['remedy']}", markup=False, highlight=False)
-    if report["ok"]:
-        console.print("\nAll is well.", markup=False)
+    typer.echo(", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number))

@@ -28,7 +28,7 @@ def test_help_names_the_commands_and_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    for command in ("solve", "check", "doctor"):
+    for command in ("solve", "check", "reproduce", "doctor"):
         assert command in done.stdout
 
 

@@ -1,0 +1,97 @@
+r"""What the figures share: settings, exit times of curves, the look.
+
+Times are on the source's clock, $t = \text{learning\_rate} \cdot \alpha / p$. The source states d and p, but not the
+learning rate, the noise or the threshold: here learning_rate / p = 0.05 (1/12 in figure 2), noise 0.1 (none in figures
+2 and 3), and exit when the excess risk has fallen by the fraction 0.1.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...algorithms import OnlineSGD
+from ...problems import PhaseRetrieval, TwoLayer
+from ...trajectory import Trajectory
+from ..paper import Reproduction, Size
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import matplotlib.figure
+
+RATE_PER_WIDTH = 0.05
+NOISE = 0.1
+THRESHOLD = 0.1
+CONSIDERABLE = 0.1  # a relative change of an exit time that the source's words would not cover
+CLOCK = r"$t$ = learning rate $\times$ samples / $(p\,d)$"
+DARK, BLUE, SKY, RED, GREEN = "#222222", "#0072B2", "#56B4E9", "#D55E00", "#009E73"
+
+
+def stated(p: int) -> tuple[TwoLayer, OnlineSGD]:
+    """The problem and the algorithm of most figures."""
+    return PhaseRetrieval(width=p, noise=NOISE), OnlineSGD(RATE_PER_WIDTH * p, sphere=True)
+
+
+def settings(**changes: Any) -> dict[str, Any]:
+    """Attributes of a Dataset: what the figure was made with."""
+    return {"rate_per_width": RATE_PER_WIDTH, "noise": NOISE, "threshold": THRESHOLD, **changes}
+
+
+def excess_risk(trajectory: Trajectory) -> np.ndarray:
+    """The risk without the half of the noise that nobody can learn."""
+    return np.asarray(trajectory.risk) - 0.5 * float(getattr(trajectory.problem, "noise", 0.0))
+
+
+def exit_of(times: np.ndarray, excess: np.ndarray, threshold: float = THRESHOLD) -> np.ndarray:
+    """When the excess risk has fallen by the fraction `threshold` of its start (eq. 21), for each curve."""
+    return first_crossing(times, -excess, -(1 - threshold) * excess[..., :1])
+
+
+def first_crossing(times: np.ndarray, curves: np.ndarray, level: float | np.ndarray) -> np.ndarray:
+    """Where each curve first rises to the level, between the times by a straight line; infinity if it does not."""
+    above = curves - level
+    many = above.reshape(-1, len(times))
+    found = np.full(len(many), np.inf)
+    for row, values in enumerate(many):
+        reached = np.flatnonzero(values >= 0)
+        if len(reached):
+            after = max(int(reached[0]), 1)
+            low, high = values[after - 1], values[after]
+            found[row] = times[after] - (times[after] - times[after - 1]) * high / (high - low)
+    return found.reshape(above.shape[:-1])
+
+
+def ratio_of_means(sample: np.ndarray, to: float) -> tuple[float, float]:
+    """The mean of a sample over a number, with its standard error."""
+    return float(np.mean(sample) / to), float(np.std(sample, ddof=1) / abs(to) / len(sample) ** 0.5)
+
+
+def error_of_deviation(sample: np.ndarray) -> float:
+    """Standard error of a standard deviation, relative to it, for any law with four moments."""
+    centred = np.asarray(sample) - np.mean(sample)
+    variance = np.mean(centred**2)
+    return float(np.sqrt((np.mean(centred**4) / variance**2 - 1) / len(centred)) / 2)
+
+
+def in_style(make: Callable[[Size], Reproduction]) -> Callable[[Size], Reproduction]:
+    """Make a figure in the style of the library."""
+
+    @functools.wraps(make)
+    def styled(size: Size) -> Reproduction:
+        import matplotlib.style
+
+        from ...plot import style
+
+        with matplotlib.style.context(style):
+            return make(size)
+
+    return styled
+
+
+def panels(number: int) -> "tuple[matplotlib.figure.Figure, list[matplotlib.axes.Axes]]":
+    """A figure with panels in a row. It does not belong to pyplot, so nobody needs to close it."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.2 * number, 4.0))
+    return figure, list(np.atleast_1d(figure.subplots(1, number)))

@@ -1,0 +1,107 @@
+"""Exit times from the plateau of the sphere, on the source's clock: its formulas, SGD and the ODE."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ...limits import MeanLimit
+from ...problems import PhaseRetrieval, TwoLayer
+from ...simulation import random_state, simulate
+from ...solving import solve
+from ...state import State
+from ...trajectory import Outcome
+from .checks import source_rate
+
+# What is printed.
+
+
+def linear_rates(p: int, rate: float, noise: float) -> tuple[float, float]:
+    """omega_M and omega_Q of eqs. (45)-(47)."""
+    of_m = 4 * (1 - rate / p * (1 + 1 / p + 4 / p**2 + noise / 2))
+    return of_m, 8 / p * (1 - 8 * rate / p**2)
+
+
+def annealed(p: int, d: float, rate: float, noise: float, threshold: float) -> float:
+    """The exit time of eqs. (22), (28), (54)."""
+    inside = (threshold * (p + 1) * d + (p + 1) * (1 - threshold)) / (2 * p)
+    return np.log(inside) / (2 * linear_rates(p, rate, noise)[0])
+
+
+def exit_from(p: int, d: float, rate: float, noise: float, threshold: float, mu, tau):
+    """The exit time from one start, whose mean is the quenched one of eqs. (23), (28), (53), (55)."""
+    inside = (threshold * p * (p + 1) * d + (2 * mu * p - tau) * (1 - threshold)) / (2 * mu * p)
+    return np.log(inside) / (2 * linear_rates(p, rate, noise)[0])
+
+
+def mu_and_tau(start: State, d: float) -> tuple[np.ndarray, np.ndarray]:
+    """mu_0 and tau_0 of eq. (50), for one start or many."""
+    Q, M = np.asarray(start.Q), np.asarray(start.M)
+    off_diagonal = Q * (1 - np.eye(Q.shape[-1]))
+    mu, tau = (np.asarray(d * np.sum(part**2, axis=(-2, -1))) for part in (M, off_diagonal))
+    return mu, tau
+
+
+def quenched(p: int, d: int, rate: float, noise: float, threshold: float) -> float:
+    """The quenched exit time of eqs. (23), (28): the mean over 20000 random starts."""
+    starts = random_starts(PhaseRetrieval(width=p), d, 20_000, key=jax.random.key(16))
+    return float(np.mean(exit_from(p, d, rate, noise, threshold, *mu_and_tau(starts, d))))
+
+
+# What SGD and its ODE do.
+
+
+class Fallen(eqx.Module):
+    """The event that the risk has fallen to `level`."""
+
+    problem: TwoLayer
+    level: Float[Array, ""] | float
+
+    def __call__(self, state: State) -> Float[Array, ""]:
+        return self.level - self.problem.risk(state)
+
+
+def random_starts(problem: TwoLayer, d: int, number: int, *, key: PRNGKeyArray) -> State:
+    """Random starts in dimension d, along a leading axis."""
+    return jax.vmap(lambda each: random_state(problem, d, key=each))(jax.random.split(key, number))
+
+
+def plateau_level(problem: TwoLayer, threshold: float) -> float:
+    """The risk of the plateau, its excess lowered by the fraction `threshold`."""
+    p, floor = problem.width, float(problem.noise) / 2
+    plateau = float(problem.risk(State(Q=np.eye(p), M=np.zeros((p, problem.teacher_width)))))
+    return floor + (1 - threshold) * (plateau - floor)
+
+
+def simulated_exits(limit: MeanLimit, d: int, level: float, until: float, runs: int, *, key) -> np.ndarray:
+    """When runs of SGD from random starts first reach the level; infinite for those that do not `until` then."""
+    problem, scale = _problem(limit), source_rate(limit)
+    start_key, run_key = jax.random.split(key)
+    starts = random_starts(problem, d, runs, key=start_key)
+    times = np.array([0.0, until / scale])
+    stop = Fallen(problem, jnp.asarray(level))
+    paths = simulate(problem, limit.algorithm, starts, d, times, runs=runs, key=run_key, stop=stop)
+    return np.where(np.asarray(paths.outcome) == Outcome.STOPPED, scale * np.asarray(paths.stopped_at), np.inf)
+
+
+def ode_exits(limit: MeanLimit, starts: State, level: float, until: float) -> np.ndarray:
+    """The same for the ODE, from each of the starts."""
+    scale = source_rate(limit)
+    return scale * np.asarray(_ode_exits(limit, starts, jnp.asarray(level), jnp.asarray(until / scale)))
+
+
+@eqx.filter_jit
+def _ode_exits(limit: MeanLimit, starts: State, level, end):
+    stop = Fallen(_problem(limit), level)
+
+    def one(start: State):
+        path = solve(limit, start, jnp.stack([jnp.zeros(()), end]), stop=stop)
+        return jnp.where(path.outcome == Outcome.STOPPED, path.stopped_at, jnp.inf)
+
+    return jax.vmap(one)(starts)
+
+
+def _problem(limit: MeanLimit) -> TwoLayer:
+    assert isinstance(limit.problem, TwoLayer)
+    return limit.problem
