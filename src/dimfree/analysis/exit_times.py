@@ -19,7 +19,7 @@ from ..problems import Problem
 from ..simulation import random_state, simulate
 from ..solving import solve
 from ..state import State
-from ..trajectory import Outcome
+from ..trajectory import Outcome, Trajectory
 from .exit_formulas import ExitFormulas, exit_formulas
 from .plateau import centre, rest
 
@@ -239,7 +239,7 @@ def exit_time(
             stop=stop,
             progress=progress,
         )
-        found["simulated"] = _estimate(_exits(trajectory), end, "SGD itself, exactly in law")
+        found["simulated"] = _estimate(np.asarray(_exits(trajectory)), end, "SGD itself, exactly in law")
     return ExitTime(problem, algorithm, d, threshold, plateau_risk, level, notes=tuple(notes), **found)
 
 
@@ -293,9 +293,8 @@ def _ode_exits(limit: MeanLimit, starts: State, horizon: Float[Array, ""], stop)
     return jax.lax.map(one, starts, batch_size=128)
 
 
-def _exits(trajectory) -> Any:
-    library = np if isinstance(trajectory.outcome, np.ndarray) else jnp
-    return library.where(trajectory.outcome == Outcome.STOPPED, trajectory.stopped_at, library.inf)
+def _exits(trajectory: Trajectory) -> Float[Array, "*runs"]:
+    return jnp.where(trajectory.outcome == Outcome.STOPPED, trajectory.stopped_at, jnp.inf)
 
 
 def _diffusion_exits(limit: MeanLimit, starts: State, d: int, horizon: float, stop, runs: int, key) -> np.ndarray:
@@ -338,7 +337,6 @@ def _horizon(limit: MeanLimit, starts: State, stop) -> float:
 
 
 def _estimate(times: np.ndarray, limit: float, validity: str) -> ExitEstimate:
-    times = np.asarray(times, float)
     left = times[np.isfinite(times)]
     low, middle, high = (float(np.quantile(times, q, method="inverted_cdf")) for q in (0.1, 0.5, 0.9))
     return ExitEstimate(
