@@ -188,7 +188,7 @@ def exit_time(
     level = floor + (1 - threshold) * (plateau_risk - floor)
     stop = below(problem, level)
     start_key, simulation_key, noise_key, path_key = jax.random.split(key, 4)
-    number = max(runs, min(_STARTS, _START_NUMBERS // limit.coordinates.size))
+    number = max(runs, min(_STARTS, _START_NUMBERS // limit.coordinates.size) if limit.is_closed_form else 0)
     starts = random_starts(problem, d, number, key=start_key)
     notes: list[str] = []
     found: dict[str, Any] = dict.fromkeys(METHODS)
@@ -201,8 +201,7 @@ def exit_time(
     if set(asked) == {"closed_form"}:
         return ExitTime(problem, algorithm, d, threshold, plateau_risk, level, notes=tuple(notes), **found)
 
-    horizon = _horizon(limit, starts, stop)
-    deterministic = deterministic_exits(limit, starts, horizon, stop)
+    horizon, deterministic = _first_exits(limit, starts, stop)
     typical = float(np.median(deterministic))
     if "ode" in asked:
         found["ode"] = _estimate(deterministic, horizon, "no noise: too long by log(1 + v) / (2 rate), whatever d is")
@@ -320,20 +319,18 @@ def _shifted(rate: Schedule, alpha: float, later):
     return rate(alpha + later)
 
 
-def _horizon(limit: MeanLimit, starts: State, stop) -> float:
-    """An alpha by which the ODE leaves from nearly all of a few starts, or which is long in any case."""
-    few = jax.tree.map(lambda leaf: leaf[:64], starts)
+def _first_exits(limit: MeanLimit, starts: State, stop) -> tuple[float, np.ndarray]:
+    """When the ODE leaves from each start, and an alpha by which nearly all have left, or which is long in any case."""
     rate = limit.algorithm.learning_rate
     first = float(np.asarray(rate(jnp.zeros(())) if isinstance(rate, Schedule) else rate))
-    horizon = 4.0 / max(first, 1e-12)
-    times = deterministic_exits(limit, few, horizon, stop)
-    for _ in range(7):
-        if np.mean(np.isfinite(times)) > 0.95:
+    horizon = 12.0 / max(first, 1e-12)
+    times = deterministic_exits(limit, starts, horizon, stop)
+    for _ in range(6):
+        if np.mean(np.isfinite(times)) > 0.99:
             break
         horizon *= 3
-        times = deterministic_exits(limit, few, horizon, stop)
-    typical = float(np.median(times))
-    return _PATIENCE * typical if np.isfinite(typical) else horizon
+        times = deterministic_exits(limit, starts, horizon, stop)
+    return horizon, times
 
 
 def _estimate(times: np.ndarray, limit: float, validity: str) -> ExitEstimate:
