@@ -176,14 +176,14 @@ def _spread(runs, devices: list):
 
 def _run_all(job: _Job, states: State, keys, devices: list, lanes: int, cost: str | None) -> Results:
     """All runs to their end, in segments of about a second, so that progress is seen and Ctrl-C heard."""
-    all_blocks = jnp.asarray(np.iinfo(np.int64).max)
+    under_way = _begin(job, states, keys, devices, lanes)
     if not is_concrete((job, states, keys)):
-        return _segment(job, states, keys, None, all_blocks, devices, lanes)[1]
+        return _segment(job, states, keys, under_way, jnp.asarray(np.iinfo(np.int64).max), devices)[1]
     progress = _Progress(cost, keys.shape[0])
-    blocks, under_way = 8, None
+    blocks = 8
     while True:
         began = time.perf_counter()
-        under_way = _segment(job, states, keys, under_way, jnp.asarray(blocks), devices, lanes)
+        under_way = _segment(job, states, keys, under_way, jnp.asarray(blocks), devices)
         done = int(np.sum(np.asarray(under_way[0].run) >= keys.shape[0] // len(devices)))
         progress.show(under_way[0], len(devices), done)
         if done == lanes * len(devices):
@@ -217,19 +217,32 @@ class _Progress:
 
 
 @eqx.filter_jit
-def _segment(job: _Job, states: State, keys, under_way: tuple[Lanes, Results] | None, blocks, devices, lanes: int):
-    """Up to `blocks` blocks of steps, on each device for its own runs."""
+def _begin(job: _Job, states: State, keys, devices, lanes: int) -> tuple[Lanes, Results]:
+    """Every device with its first runs in their lanes. Apart from `_segment`, which would be compiled twice."""
+
+    def on_device(states, keys, arrays):
+        return eqx.combine(arrays, rest).loop(states, keys).start(lanes, states)
+
     arrays, rest = eqx.partition(job, eqx.is_array)
+    return _on_each(on_device, devices, runs=2, shared=1)(states, keys, arrays)
+
+
+@eqx.filter_jit
+def _segment(job: _Job, states: State, keys, under_way: tuple[Lanes, Results], blocks, devices):
+    """Up to `blocks` blocks of steps, on each device for its own runs."""
 
     def on_device(states, keys, under_way, blocks, arrays):
-        loop = eqx.combine(arrays, rest).loop(states, keys)
-        lanes_and_results = loop.start(lanes, states) if under_way is None else under_way
-        return loop.iterate(*lanes_and_results, blocks)
+        return eqx.combine(arrays, rest).loop(states, keys).iterate(*under_way, blocks)
 
-    if len(devices) > 1:
-        mesh = jax.sharding.Mesh(np.asarray(devices), ("runs",))
-        split, whole = jax.sharding.PartitionSpec("runs"), jax.sharding.PartitionSpec()
-        on_device = jax.shard_map(
-            on_device, mesh=mesh, in_specs=(split, split, split, whole, whole), out_specs=split, check_vma=False
-        )
-    return on_device(states, keys, under_way, blocks, arrays)
+    arrays, rest = eqx.partition(job, eqx.is_array)
+    return _on_each(on_device, devices, runs=3, shared=2)(states, keys, under_way, blocks, arrays)
+
+
+def _on_each(function, devices, *, runs: int, shared: int):
+    """A function of arrays that are spread over the devices, then of some that all have."""
+    if len(devices) == 1:
+        return function
+    mesh = jax.sharding.Mesh(np.asarray(devices), ("runs",))
+    split, whole = jax.sharding.PartitionSpec("runs"), jax.sharding.PartitionSpec()
+    specs = (split,) * runs + (whole,) * shared
+    return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False)
