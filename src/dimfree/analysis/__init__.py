@@ -4,7 +4,7 @@ from .critical_points import critical_points, quadratic_critical_points
 from .exit_times import ExitTime, exit_time
 from .landscape import HessianSpectrum, hessian
 from .learning_rates import BestLearningRate, best_learning_rate, best_schedule
-from .quadratic_networks import Plateau, norm_learning, plateau
+from .quadratic_networks import norm_learning, plateau
 from .solution_manifold import (
     closest_solution,
     conserved_frame,
@@ -17,7 +17,6 @@ __all__ = [
     "BestLearningRate",
     "ExitTime",
     "HessianSpectrum",
-    "Plateau",
     "best_learning_rate",
     "best_schedule",
     "closest_solution",
