@@ -8,7 +8,7 @@ import pytest
 
 import dimfree
 from dimfree.analysis.exit_formulas import exit_formulas, first_passage, overlap_noise
-from dimfree.analysis.exit_times import below, deterministic_exits, exit_time
+from dimfree.analysis.exit_times import Fallen, deterministic_exits, exit_time
 from dimfree.analysis.plateau import centre, rest
 from dimfree.limits import increment_covariance
 
@@ -113,7 +113,7 @@ def test_the_ode_leaves_when_the_exact_solution_does():
         expected = np.log(left * (end - start) / (start * (end - left))) / (2 * (a - b)) / rate
     starts = dimfree.State(Q=jnp.ones((3, 1, 1)), M=jnp.sqrt(start).reshape(3, 1, 1))
     plateau = float(problem.risk(rest(limit)))
-    times = deterministic_exits(limit, starts, 500.0, below(problem, 0.2 + 0.9 * (plateau - 0.2)))
+    times = deterministic_exits(limit, starts, 500.0, Fallen(problem, 0.2 + 0.9 * (plateau - 0.2)))
     np.testing.assert_allclose(times[:2], expected[:2], rtol=1e-7)
     assert times[2] == 0.0  # it starts below the level
 
@@ -173,7 +173,7 @@ def test_a_start_at_exactly_zero_overlap_leaves_by_noise():
         np.array([0.0, 200.0]),
         runs=1_500,
         key=jax.random.key(8),
-        stop=below(problem, (1 - threshold) * 2.0),
+        stop=Fallen(problem, (1 - threshold) * 2.0),
     )
     times = np.asarray(runs.stopped_at)
     assert np.isfinite(times).all()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dimfree
-from dimfree.analysis.exit_times import below, deterministic_exits, random_starts
+from dimfree.analysis.exit_times import Fallen, deterministic_exits, random_starts
 from dimfree.analysis.learning_rates import _mean_exit, best_learning_rate, best_schedule
 from dimfree.analysis.plateau import rest
 
@@ -75,7 +75,7 @@ def test_where_no_closed_form_exists_a_scan_finds_the_same(problem, rate, sphere
             dimfree.ode(problem, dimfree.OnlineSGD(each, sphere=sphere)),
             starts,
             50 * found.fastest_exit_time,
-            below(problem, level),
+            Fallen(problem, level),
         ).mean()
         for each in scanned
     ]
@@ -95,7 +95,7 @@ def test_a_schedule_reaches_the_target_before_the_best_constant_rate_and_is_chec
 
     def mean_time(rate):
         limit = dimfree.ode(problem, dimfree.OnlineSGD(rate, sphere=True))
-        return deterministic_exits(limit, starts, 500.0, below(problem, 0.015)).mean()
+        return deterministic_exits(limit, starts, 500.0, Fallen(problem, 0.015)).mean()
 
     assert mean_time(schedule) == pytest.approx(when, rel=1e-4)
     constants = [mean_time(rate) for rate in np.linspace(0.1, 0.33, 12)]

@@ -87,7 +87,8 @@ def _as_rate(rate: float | Array | Callable | Schedule, name: str) -> Array | Sc
     return jnp.asarray(rate, float)
 
 
-def _rate(rate: Array | Schedule, alpha: Float[Array, ""]) -> Float[Array, ""]:
+def rate_at(rate: Array | Schedule, alpha: Float[Array, ""]) -> Float[Array, ""]:
+    """A rate at alpha, whether it changes or not."""
     return rate(alpha) if isinstance(rate, Schedule) else rate
 
 
@@ -146,7 +147,7 @@ class OnlineSGD(eqx.Module):
         - `inverse_d`: 1/d.
         - `alpha`: the clock, for schedules.
         """
-        rate = _rate(self.learning_rate, alpha)
+        rate = rate_at(self.learning_rate, alpha)
         keep = 1 - rate * self.ridge * inverse_d
         Q = (
             keep**2 * state.Q
@@ -171,7 +172,7 @@ class OnlineSGD(eqx.Module):
     ) -> tuple[Float[Array, "p d"], Float[Array, " n"] | None]:
         """The same step on the weight vectors themselves."""
         d = weights.shape[-1]
-        rate = _rate(self.learning_rate, alpha)
+        rate = rate_at(self.learning_rate, alpha)
         weights = (1 - rate * self.ridge / d) * weights - (rate / (self.batch_size * d**0.5)) * (slopes.T @ inputs)
         if self.sphere:
             weights = weights * jnp.sqrt(d / jnp.sum(weights**2, axis=-1, keepdims=True))
@@ -180,7 +181,7 @@ class OnlineSGD(eqx.Module):
     def _move_readout(self, readout, gradient, inverse_d, alpha):
         if self.readout_rate is None or readout is None:
             return readout
-        return readout - inverse_d * _rate(self.readout_rate, alpha) * (gradient + self.ridge * readout)
+        return readout - inverse_d * rate_at(self.readout_rate, alpha) * (gradient + self.ridge * readout)
 
     def increment(self, state: State, moments: Moments, alpha: Float[Array, ""]) -> State:
         """What one step adds to the State, times d, as d grows: the derivative of `step` at 1/d = 0.

@@ -9,6 +9,7 @@ from jaxtyping import PRNGKeyArray
 
 from ..errors import InvalidInput, positive_integer
 from ..problems import Problem
+from ..problems.base import check_problem
 from ..state import State
 from .landscape import HessianSpectrum, hessian
 from .weight_derivatives import is_relu, numerical_derivatives, uses_quadrature, weight_derivatives
@@ -47,8 +48,7 @@ def critical_points(
         1.5000 maximum
     """
     d, starts = positive_integer(d, "d"), positive_integer(starts, "starts")
-    if not isinstance(problem, Problem):
-        raise InvalidInput(f"problem = {problem!r} was given; pass a problem, such as dimfree.PhaseRetrieval(width=2).")
+    check_problem(problem)
     if not (problem.smooth or is_relu(problem)):
         raise InvalidInput(
             "This loss has kinks, and averages over sampled fields are then no smooth function of the weights that "

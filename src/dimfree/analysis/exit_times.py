@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..algorithms import OnlineSGD
-from ..algorithms.online import FunctionSchedule, Schedule
+from ..algorithms.online import FunctionSchedule, Schedule, rate_at
 from ..errors import InvalidInput, positive_integer
 from ..limits import MeanLimit, linear_noise, ode, sde
 from ..problems import Problem
@@ -184,12 +184,8 @@ def exit_time(
         raise InvalidInput(f"threshold = {threshold} was given; it is a fraction, between 0 and 1.")
     limit = ode(problem, algorithm)
     plateau_risk = float(problem.risk(rest(limit)))
-    floor = float(problem.irreducible_risk)
-    level = floor + (1 - threshold) * (plateau_risk - floor)
-    stop = below(problem, level)
-    start_key, simulation_key, noise_key, path_key = jax.random.split(key, 4)
-    number = max(runs, min(_STARTS, _START_NUMBERS // limit.coordinates.size) if limit.is_closed_form else 0)
-    starts = random_starts(problem, d, number, key=start_key)
+    level = float(exit_level(problem, plateau_risk, threshold))
+    stop = Fallen(problem, level)
     notes: list[str] = []
     found: dict[str, Any] = dict.fromkeys(METHODS)
 
@@ -201,6 +197,10 @@ def exit_time(
     if set(asked) == {"closed_form"}:
         return ExitTime(problem, algorithm, d, threshold, plateau_risk, level, notes=tuple(notes), **found)
 
+    start_key, simulation_key, noise_key, path_key = jax.random.split(key, 4)
+    number = max(runs, min(_STARTS, _START_NUMBERS // limit.coordinates.size) if limit.is_closed_form else 0)
+    starts = random_starts(problem, d, number, key=start_key)
+    first = jax.tree.map(lambda leaf: leaf[:runs], starts)
     horizon, deterministic = _first_exits(limit, starts, stop)
     typical = float(np.median(deterministic))
     if "ode" in asked:
@@ -220,13 +220,12 @@ def exit_time(
             notes.append(f"SDE left out: {limit.coordinates.size} coordinates; ask for it with methods=('sde',).")
         else:
             found["sde"] = _estimate(
-                _diffusion_exits(limit, starts, d, _PATIENCE / 2 * typical, stop, runs, path_key),
+                _diffusion_exits(limit, first, d, _PATIENCE / 2 * typical, stop, path_key),
                 _PATIENCE / 2 * typical,
                 "large d",
             )
     if "simulated" in asked:
         end = _PATIENCE * typical if np.isfinite(typical) else horizon
-        first = jax.tree.map(lambda leaf: leaf[:runs], starts)
         trajectory = simulate(
             problem,
             algorithm,
@@ -238,11 +237,17 @@ def exit_time(
             stop=stop,
             progress=progress,
         )
-        found["simulated"] = _estimate(np.asarray(_exits(trajectory)), end, "SGD itself, exactly in law")
+        found["simulated"] = _estimate(np.asarray(exits_of(trajectory)), end, "SGD itself, exactly in law")
     return ExitTime(problem, algorithm, d, threshold, plateau_risk, level, notes=tuple(notes), **found)
 
 
-class below(eqx.Module):  # noqa: N801 (it is a function with parameters that can be traced)
+def exit_level(problem: Problem, risk: float | Array, threshold: float) -> float | Array:
+    """The risk that has lost the fraction `threshold` of its excess over the irreducible one."""
+    floor = problem.irreducible_risk
+    return floor + (1 - threshold) * (risk - floor)
+
+
+class Fallen(eqx.Module):
     """The event that the risk has fallen to `level`."""
 
     problem: Problem
@@ -287,20 +292,20 @@ def dressed_exits(
 def _ode_exits(limit: MeanLimit, starts: State, horizon: Float[Array, ""], stop):
     def one(start):
         trajectory = solve(limit, start, jnp.stack([jnp.zeros(()), horizon]), stop=stop)
-        return _exits(trajectory), trajectory.final
+        return exits_of(trajectory), trajectory.final
 
     return jax.lax.map(one, starts, batch_size=128)
 
 
-def _exits(trajectory: Trajectory) -> Float[Array, "*runs"]:
+def exits_of(trajectory: Trajectory) -> Float[Array, "*runs"]:
+    """When each run reached its event; infinite where it did not."""
     return jnp.where(trajectory.outcome == Outcome.STOPPED, trajectory.stopped_at, jnp.inf)
 
 
-def _diffusion_exits(limit: MeanLimit, starts: State, d: int, horizon: float, stop, runs: int, key) -> np.ndarray:
-    first = jax.tree.map(lambda leaf: leaf[:runs], starts)
+def _diffusion_exits(limit: MeanLimit, starts: State, d: int, horizon: float, stop, key) -> np.ndarray:
     noisy = sde(limit.problem, limit.algorithm, d, limit.rule)
-    times = np.array([0.0, horizon])
-    return np.asarray(_exits(solve(noisy, first, times, stop=stop, runs=runs, steps=_SDE_STEPS, key=key)))
+    times, runs = np.array([0.0, horizon]), starts.Q.shape[0]
+    return np.asarray(exits_of(solve(noisy, starts, times, stop=stop, runs=runs, steps=_SDE_STEPS, key=key)))
 
 
 def _later(algorithm: OnlineSGD, alpha: float) -> OnlineSGD:
@@ -321,8 +326,7 @@ def _shifted(rate: Schedule, alpha: float, later):
 
 def _first_exits(limit: MeanLimit, starts: State, stop) -> tuple[float, np.ndarray]:
     """When the ODE leaves from each start, and an alpha by which nearly all have left, or which is long in any case."""
-    rate = limit.algorithm.learning_rate
-    first = float(np.asarray(rate(jnp.zeros(())) if isinstance(rate, Schedule) else rate))
+    first = float(rate_at(limit.algorithm.learning_rate, jnp.zeros(())))
     horizon = 12.0 / max(first, 1e-12)
     times = deterministic_exits(limit, starts, horizon, stop)
     for _ in range(6):

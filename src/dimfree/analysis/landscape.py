@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 
 from ..errors import InvalidInput, is_concrete, positive_integer, require
 from ..problems import Problem
+from ..problems.base import check_problem
 from ..state import State, check_state
 from ..trajectory import check_start
 from .symmetries import find_symmetries, orbit_directions
@@ -139,8 +140,7 @@ def hessian(problem: Problem, state: State, d: int, *, sphere: bool = False) -> 
         'maximum, with flat directions: 998, all of symmetry'
     """
     d = positive_integer(d, "d", minimum=2 if sphere else 1)
-    if not isinstance(problem, Problem):
-        raise InvalidInput(f"problem = {problem!r} was given; pass a problem, such as dimfree.PhaseRetrieval(width=2).")
+    check_problem(problem)
     if not is_concrete(problem, state):
         raise InvalidInput("hessian counts eigenvalues, so it needs numbers: call it outside of jit, vmap and grad.")
     state = check_start(problem, state, trained=False)

@@ -16,8 +16,7 @@ from ..limits import ode
 from ..problems import Problem
 from ..solving import solve
 from ..state import State
-from ..trajectory import Outcome
-from .exit_times import below, random_starts
+from .exit_times import Fallen, exit_level, exits_of, random_starts
 from .plateau import fixed_point, rest
 
 _STARTS = 8  # random starts that the exit time is averaged over
@@ -161,15 +160,13 @@ def _with_rate(algorithm: OnlineSGD, rate) -> OnlineSGD:
 
 def _exit_level(problem: Problem, algorithm: OnlineSGD, threshold: float) -> Float[Array, ""]:
     """The risk to fall to, from the plateau of a small learning rate: one level for all rates."""
-    floor = problem.irreducible_risk
-    return floor + (1 - threshold) * (problem.risk(rest(ode(problem, algorithm))) - floor)
+    return jnp.asarray(exit_level(problem, problem.risk(rest(ode(problem, algorithm))), threshold))
 
 
 def _exit(problem, algorithm, start: State, level, horizon):
     limit = ode(problem, algorithm)
     times = jnp.stack([jnp.zeros(()), jnp.asarray(horizon, float)])
-    trajectory = solve(limit, start, times, stop=below(problem, level))
-    return jnp.where(trajectory.outcome == Outcome.STOPPED, trajectory.stopped_at, jnp.inf)
+    return exits_of(solve(limit, start, times, stop=Fallen(problem, level)))
 
 
 @eqx.filter_jit

@@ -7,7 +7,7 @@ import numpy as np
 import optimistix
 from jaxtyping import Array, Float
 
-from ..algorithms.online import Schedule
+from ..algorithms.online import rate_at
 from ..errors import InvalidInput
 from ..limits import MeanLimit
 from ..problems import Problem
@@ -31,8 +31,7 @@ def rest(limit: MeanLimit) -> State:
     says when there is none, because SGD learns at once or diverges.
     """
     problem, algorithm, coordinates = limit.problem, limit.algorithm, limit.coordinates
-    rate = algorithm.learning_rate
-    scale = rate(jnp.zeros(())) if isinstance(rate, Schedule) else rate
+    scale = rate_at(algorithm.learning_rate, jnp.zeros(()))
 
     def at_rest(state: State) -> Array:
         # Zero, not negative, at rest: this is an event of the solver.

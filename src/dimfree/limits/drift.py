@@ -9,7 +9,7 @@ from ..errors import InvalidInput
 from ..gaussian.expectation import expectation
 from ..gaussian.rules import GaussHermite, Rule, Sobol
 from ..problems import Moments, Problem
-from ..problems.base import split_fields
+from ..problems.base import check_problem, split_fields
 from ..state import Coordinates, State
 
 
@@ -114,8 +114,7 @@ def gradient_flow(problem: Problem, algorithm: OnlineSGD, expectation: Rule | No
 
 
 def _mean_limit(problem, algorithm, rule, *, second_order: bool) -> MeanLimit:
-    if not isinstance(problem, Problem):
-        raise InvalidInput(f"problem = {problem!r} was given; pass a problem, such as dimfree.PhaseRetrieval(width=2).")
+    check_problem(problem)
     if not isinstance(algorithm, OnlineSGD):
         raise InvalidInput(f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...).")
     if rule is not None and not isinstance(rule, GaussHermite | Sobol):

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..errors import InvalidInput
 from ..gaussian.expectation import FieldRule, expectation
 from ..gaussian.rules import Rule, choose_rule
 from ..printing import as_call
@@ -138,6 +139,12 @@ class Problem(eqx.Module):
         if state.readout is not None:
             return state
         return State(Q=state.Q, M=state.M, P=state.P, readout=self.readout_of(state))
+
+
+def check_problem(problem: object) -> None:
+    """An error if this is no problem."""
+    if not isinstance(problem, Problem):
+        raise InvalidInput(f"problem = {problem!r} was given; pass a problem, such as dimfree.PhaseRetrieval(width=2).")
 
 
 def split_fields(problem: Problem, fields: Float[Array, "... r"]):

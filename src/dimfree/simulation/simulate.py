@@ -166,12 +166,15 @@ def _devices(runs: int, key: PRNGKeyArray) -> list:
     return devices if is_concrete(key) and runs % len(devices) == 0 else devices[:1]
 
 
+def _mesh(devices: list) -> jax.sharding.Mesh:
+    return jax.sharding.Mesh(np.asarray(devices), ("runs",))
+
+
 def _spread(runs, devices: list):
     """Arrays with a leading axis of runs, spread over the devices."""
     if len(devices) == 1:
         return runs
-    mesh = jax.sharding.Mesh(np.asarray(devices), ("runs",))
-    return jax.device_put(runs, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("runs")))
+    return jax.device_put(runs, jax.sharding.NamedSharding(_mesh(devices), jax.sharding.PartitionSpec("runs")))
 
 
 def _run_all(job: _Job, states: State, keys, devices: list, lanes: int, cost: str | None) -> Results:
@@ -242,7 +245,6 @@ def _on_each(function, devices, *, runs: int, shared: int):
     """A function of arrays that are spread over the devices, then of some that all have."""
     if len(devices) == 1:
         return function
-    mesh = jax.sharding.Mesh(np.asarray(devices), ("runs",))
     split, whole = jax.sharding.PartitionSpec("runs"), jax.sharding.PartitionSpec()
     specs = (split,) * runs + (whole,) * shared
-    return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False)
+    return jax.shard_map(function, mesh=_mesh(devices), in_specs=specs, out_specs=split, check_vma=False)

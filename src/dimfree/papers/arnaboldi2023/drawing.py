@@ -5,8 +5,6 @@ learning rate, the noise or the threshold: here learning_rate / p = 0.05 (1/12 i
 2 and 3), and exit when the excess risk has fallen by the fraction 0.1.
 """
 
-import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +12,6 @@ import numpy as np
 from ...algorithms import OnlineSGD
 from ...problems import PhaseRetrieval, TwoLayer
 from ...trajectory import Trajectory
-from ..paper import Reproduction, Size
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -40,7 +37,7 @@ def settings(**changes: Any) -> dict[str, Any]:
 
 def excess_risk(trajectory: Trajectory) -> np.ndarray:
     """The risk without the half of the noise that nobody can learn."""
-    return np.asarray(trajectory.risk) - 0.5 * float(getattr(trajectory.problem, "noise", 0.0))
+    return np.asarray(trajectory.risk) - float(trajectory.problem.irreducible_risk)
 
 
 def exit_of(times: np.ndarray, excess: np.ndarray, threshold: float = THRESHOLD) -> np.ndarray:
@@ -72,21 +69,6 @@ def error_of_deviation(sample: np.ndarray) -> float:
     centred = np.asarray(sample) - np.mean(sample)
     variance = np.mean(centred**2)
     return float(np.sqrt((np.mean(centred**4) / variance**2 - 1) / len(centred)) / 2)
-
-
-def in_style(make: Callable[[Size], Reproduction]) -> Callable[[Size], Reproduction]:
-    """Make a figure in the style of the library."""
-
-    @functools.wraps(make)
-    def styled(size: Size) -> Reproduction:
-        import matplotlib.style
-
-        from ...plot import style
-
-        with matplotlib.style.context(style):
-            return make(size)
-
-    return styled
 
 
 def panels(number: int) -> "tuple[matplotlib.figure.Figure, list[matplotlib.axes.Axes]]":

@@ -9,6 +9,7 @@ from scipy.integrate import solve_bvp
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln
 
+from ...analysis.exit_times import exit_level
 from ...limits import MeanLimit, sde
 from ...problems import PhaseRetrieval, TwoLayer
 from ...simulation import random_state
@@ -222,24 +223,21 @@ def _exit_times() -> tuple[Claim, ...]:
 def _solved_exits(limit: MeanLimit, starts: list[State], threshold: float) -> list[float]:
     """When the library's ODE from these starts meets eq. (21)."""
     problem = limit.problem
-    assert isinstance(problem, TwoLayer)
-    floor = float(problem.noise) / 2
     found = []
     for start in starts:
-        level = floor + (1 - threshold) * (float(problem.risk(start)) - floor)
+        level = float(exit_level(problem, problem.risk(start), threshold))
         found.append(float(ode_exits(limit, jax.tree.map(lambda leaf: leaf[None], start), level, until=40.0)[0]))
     return found
 
 
 def _linear_exit(problem: TwoLayer, start: State, growth: float, threshold: float) -> float:
     """The same with M growing at a constant rate and the students orthogonal."""
-    floor = float(problem.noise) / 2
-    level = (1 - threshold) * (float(problem.risk(start)) - floor)
+    level = float(exit_level(problem, problem.risk(start), threshold))
     orthogonal, M = np.eye(problem.width), np.asarray(start.M)
     risk = eqx.filter_jit(problem.risk)
 
     def above(time):
-        return float(risk(State(Q=orthogonal, M=np.exp(growth * time) * M))) - floor - level
+        return float(risk(State(Q=orthogonal, M=np.exp(growth * time) * M))) - level
 
     return cast(float, brentq(above, 0.0, 5.0, xtol=1e-14))
 

@@ -13,6 +13,7 @@ from ...simulation import simulate
 from ...solving import solve
 from ...state import State
 from ..claims import Claim
+from ..look import in_style
 from ..paper import Reproduction, Size
 from . import drawing
 from .drawing import BLUE, CLOCK, CONSIDERABLE, DARK, GREEN, RATE_PER_WIDTH, RED, SKY, THRESHOLD
@@ -21,7 +22,7 @@ from .exits import annealed, quenched
 _DRAWN = 20  # runs that are drawn one by one
 
 
-@drawing.in_style
+@in_style
 def fig1(size: Size) -> Reproduction:
     r"""Runs of SGD and paths of the SDE from one start, p = 1, with the ODE: the risk, and the exit times.
 
@@ -31,7 +32,7 @@ def fig1(size: Size) -> Reproduction:
     return _sgd_and_sde(1, "Fig. 1", size)
 
 
-@drawing.in_style
+@in_style
 def fig5(size: Size) -> Reproduction:
     r"""Runs of SGD and paths of the SDE from one start, p = 2, with the ODE: the risk, and the exit times.
 
@@ -132,7 +133,7 @@ def _exit_claims(where: str, data) -> tuple[Claim, ...]:
     )
 
 
-@drawing.in_style
+@in_style
 def fig2(size: Size) -> Reproduction:
     r"""Measured exit time over the formulas (28), annealed and quenched, against d, for several p.
 

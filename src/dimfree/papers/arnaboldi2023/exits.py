@@ -1,17 +1,15 @@
 """Exit times from the plateau of the sphere, on the source's clock: its formulas, SGD and the ODE."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
 
+from ...analysis.exit_times import Fallen, deterministic_exits, exit_level, exits_of, random_starts
+from ...analysis.plateau import centre
 from ...limits import MeanLimit
 from ...problems import PhaseRetrieval, TwoLayer
-from ...simulation import random_state, simulate
-from ...solving import solve
+from ...simulation import simulate
 from ...state import State
-from ...trajectory import Outcome
 from .checks import source_rate
 
 # What is printed.
@@ -52,56 +50,23 @@ def quenched(p: int, d: int, rate: float, noise: float, threshold: float) -> flo
 # What SGD and its ODE do.
 
 
-class Fallen(eqx.Module):
-    """The event that the risk has fallen to `level`."""
-
-    problem: TwoLayer
-    level: Float[Array, ""] | float
-
-    def __call__(self, state: State) -> Float[Array, ""]:
-        return self.level - self.problem.risk(state)
-
-
-def random_starts(problem: TwoLayer, d: int, number: int, *, key: PRNGKeyArray) -> State:
-    """Random starts in dimension d, along a leading axis."""
-    return jax.vmap(lambda each: random_state(problem, d, key=each))(jax.random.split(key, number))
-
-
 def plateau_level(problem: TwoLayer, threshold: float) -> float:
     """The risk of the plateau, its excess lowered by the fraction `threshold`."""
-    p, floor = problem.width, float(problem.noise) / 2
-    plateau = float(problem.risk(State(Q=np.eye(p), M=np.zeros((p, problem.teacher_width)))))
-    return floor + (1 - threshold) * (plateau - floor)
+    return float(exit_level(problem, problem.risk(centre(problem)), threshold))
 
 
 def simulated_exits(limit: MeanLimit, d: int, level: float, until: float, runs: int, *, key) -> np.ndarray:
     """When runs of SGD from random starts first reach the level; infinite for those that do not `until` then."""
-    problem, scale = _problem(limit), source_rate(limit)
+    problem, scale = limit.problem, source_rate(limit)
     start_key, run_key = jax.random.split(key)
     starts = random_starts(problem, d, runs, key=start_key)
     times = np.array([0.0, until / scale])
     stop = Fallen(problem, jnp.asarray(level))
     paths = simulate(problem, limit.algorithm, starts, d, times, runs=runs, key=run_key, stop=stop)
-    return np.where(np.asarray(paths.outcome) == Outcome.STOPPED, scale * np.asarray(paths.stopped_at), np.inf)
+    return scale * np.asarray(exits_of(paths))
 
 
 def ode_exits(limit: MeanLimit, starts: State, level: float, until: float) -> np.ndarray:
     """The same for the ODE, from each of the starts."""
     scale = source_rate(limit)
-    return scale * np.asarray(_ode_exits(limit, starts, jnp.asarray(level), jnp.asarray(until / scale)))
-
-
-@eqx.filter_jit
-def _ode_exits(limit: MeanLimit, starts: State, level, end):
-    stop = Fallen(_problem(limit), level)
-
-    def one(start: State):
-        path = solve(limit, start, jnp.stack([jnp.zeros(()), end]), stop=stop)
-        return jnp.where(path.outcome == Outcome.STOPPED, path.stopped_at, jnp.inf)
-
-    return jax.vmap(one)(starts)
-
-
-def _problem(limit: MeanLimit) -> TwoLayer:
-    assert isinstance(limit.problem, TwoLayer)
-    return limit.problem
+    return scale * deterministic_exits(limit, starts, until / scale, Fallen(limit.problem, jnp.asarray(level)))

@@ -11,13 +11,14 @@ from ...simulation import random_state, simulate
 from ...solving import solve
 from ...state import State
 from ..claims import Claim
+from ..look import in_style
 from ..paper import Reproduction, Size
 from . import drawing
 from .drawing import BLUE, CLOCK, CONSIDERABLE, DARK, GREEN, RATE_PER_WIDTH, RED, SKY
 from .weights import risk_of, tangent_hessian
 
 
-@drawing.in_style
+@in_style
 def fig3(size: Size) -> Reproduction:
     r"""Growth of the largest overlap $\max_j |M_j|$, the second layer fixed at one and trained from one.
 
@@ -79,7 +80,7 @@ def fig3(size: Size) -> Reproduction:
     return Reproduction(data, figure, tuple(claims))
 
 
-@drawing.in_style
+@in_style
 def fig4(size: Size) -> Reproduction:
     """The ODE against many runs of SGD from one random start, p = 5 and p = 20.
 
@@ -132,7 +133,7 @@ def fig4(size: Size) -> Reproduction:
     return Reproduction(data, figure, tuple(claims))
 
 
-@drawing.in_style
+@in_style
 def fig6(size: Size) -> Reproduction:
     r"""The risk on the sphere, p = 1, in three dimensions; and where random students start as d grows.
 

@@ -4,8 +4,6 @@ Times are on the source's clock, $t = \eta \alpha$ with $\eta$ half of our learn
 twice ours. Sizes that the source does not state are said in each docstring.
 """
 
-import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import jax
@@ -24,6 +22,7 @@ from ...simulation import simulate
 from ...solving import solve
 from ...state import State
 from ..claims import Claim
+from ..look import in_style
 from ..paper import Reproduction, Size
 from .conventions import CLOCK, gaussian_start, limit, network, orthonormal_start, random_start, source_risk
 from .solutions import fastest_growth, minimum, rank_of_functions, rank_of_rotations
@@ -33,19 +32,6 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 DARK, GREY, BLUE, RED, GREEN, PINK = "#222222", "#B0B0B0", "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-
-
-def _in_style(make: Callable[[Size], Reproduction]) -> Callable[[Size], Reproduction]:
-    @functools.wraps(make)
-    def styled(size: Size) -> Reproduction:
-        import matplotlib.style
-
-        from ...plot import style
-
-        with matplotlib.style.context(style):
-            return make(size)
-
-    return styled
 
 
 def _panels(rows: int, columns: int) -> "tuple[matplotlib.figure.Figure, list[matplotlib.axes.Axes]]":
@@ -69,7 +55,7 @@ def _colours(number: int) -> np.ndarray:
     return colormaps["viridis"](np.linspace(0.0, 0.92, number))
 
 
-@_in_style
+@in_style
 def fig1(size: Size) -> Reproduction:
     """The ODE and the mean of ten runs of SGD from one start, p = 6 and k = 3: overlaps, norms and error.
 
@@ -164,7 +150,7 @@ def _fig1_claims(data, plateau_norm: float) -> tuple[Claim, ...]:
     )
 
 
-@_in_style
+@in_style
 def fig2(size: Size) -> Reproduction:
     r"""Left: samples until the error is half of its start against the learning rate, p = k = 3. Right: the best rate.
 
@@ -273,7 +259,7 @@ def _fig2_claims(data) -> tuple[Claim, ...]:
     )
 
 
-@_in_style
+@in_style
 def fig3(size: Size) -> Reproduction:
     """Distance of M to the solution predicted from one start, for that start and for others; and their errors.
 
@@ -338,7 +324,7 @@ def fig3(size: Size) -> Reproduction:
     return Reproduction(data, figure, claims)
 
 
-@_in_style
+@in_style
 def fig4(size: Size) -> Reproduction:
     """The entries of the frame S along the ODE from orthogonal students; and how far it moves from other starts.
 
@@ -394,7 +380,7 @@ def fig4(size: Size) -> Reproduction:
     return Reproduction(data, figure, claims)
 
 
-@_in_style
+@in_style
 def fig5(size: Size) -> Reproduction:
     """Degrees of freedom of the student against its width: the formula, and ranks of the map from weights to functions.
 
@@ -430,7 +416,7 @@ def fig5(size: Size) -> Reproduction:
     return Reproduction(data, figure, (claim,))
 
 
-@_in_style
+@in_style
 def fig6(size: Size) -> Reproduction:
     """Dimension of the set of solutions against the student's width: the formula, and ranks of rotations of a solution.
 
