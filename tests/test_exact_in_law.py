@@ -14,13 +14,15 @@ from dimfree.gaussian.chi_square import chi_square
 FALSE_ALARM = 1e-4  # for the whole table
 
 
+def network(p: int, k: int, activation: str) -> dimfree.TwoLayer:
+    return dimfree.TwoLayer(p, k, activation, noise=0.2)
+
+
 @dataclasses.dataclass(frozen=True)
 class LawCase:
     name: str
     d: int
-    p: int
-    k: int
-    activation: str
+    problem: dimfree.Problem
     sphere: bool = False
     trained: bool = False
     batch_size: int = 1
@@ -29,30 +31,49 @@ class LawCase:
     runs: int = 3000
 
 
+XOR = dimfree.Mixture.xor(3, 2.0, readout=[1.0, -0.7, 0.4])
+# Clusters that differ in everything, three outputs.
+THREE = dimfree.Mixture(
+    [[1.0, 0.0], [-0.5, 0.9], [-0.5, -0.9]],
+    labels=[0, 1, 2],
+    width=2,
+    snr=[1.0, 2.0, 4.0],
+    probabilities=[0.5, 0.3, 0.2],
+    activation="tanh",
+    readout=[[1.0, 0.2], [-0.5, 0.6], [0.3, -0.8]],
+)
+
 TABLE = [
-    LawCase("free", 20, 2, 1, "square", rate=0.35, alpha=3.0),
-    LawCase("sphere", 20, 2, 1, "square", sphere=True, rate=0.3),
-    LawCase("batch", 20, 2, 2, "erf", batch_size=8, rate=4.0, alpha=4.0),
-    LawCase("trained readout", 20, 3, 1, "erf", trained=True, rate=3.0),
-    LawCase("more fields than dimensions", 20, 14, 7, "erf", rate=8.0, runs=1000),
-    LawCase("relu", 100, 2, 2, "relu", sphere=True, rate=1.0, runs=2000),
-    LawCase("square, d = 300", 300, 2, 1, "square", sphere=True, rate=0.2, runs=1500, alpha=1.0),
-    LawCase("more fields than dimensions, batch", 20, 14, 8, "erf", batch_size=8, sphere=True, rate=20.0, alpha=4.0),
-    LawCase("batch larger than the dimensions left", 20, 10, 5, "erf", batch_size=8, rate=20.0, alpha=4.0),
-    LawCase("tanh, trained, batch", 100, 2, 1, "tanh", trained=True, batch_size=8, rate=6.0, alpha=3.0),
-    LawCase("he3", 100, 1, 1, "he3", sphere=True, rate=0.02),
-    LawCase("erf, batch, d = 300", 300, 3, 2, "erf", batch_size=8, trained=True, rate=5.0, alpha=1.5),
+    LawCase("free", 20, network(2, 1, "square"), rate=0.35, alpha=3.0),
+    LawCase("sphere", 20, network(2, 1, "square"), sphere=True, rate=0.3),
+    LawCase("batch", 20, network(2, 2, "erf"), batch_size=8, rate=4.0, alpha=4.0),
+    LawCase("trained readout", 20, network(3, 1, "erf"), trained=True, rate=3.0),
+    LawCase("more fields than dimensions", 20, network(14, 7, "erf"), rate=8.0, runs=1000),
+    LawCase("relu", 100, network(2, 2, "relu"), sphere=True, rate=1.0, runs=2000),
+    LawCase("square, d = 300", 300, network(2, 1, "square"), sphere=True, rate=0.2, runs=1500, alpha=1.0),
+    LawCase("XOR mixture", 20, XOR, trained=True, rate=1.5),
+    LawCase("spiked tensor of order 3", 20, dimfree.SpikedTensor(3, 2.0), rate=0.2, alpha=1.0),
+    LawCase("more fields than dimensions, batch", 20, network(14, 8, "erf"), sphere=True, batch_size=8, rate=20.0),
+    LawCase("batch larger than the dimensions left", 20, network(10, 5, "erf"), batch_size=8, rate=20.0, alpha=4.0),
+    LawCase("tanh, trained, batch", 100, network(2, 1, "tanh"), trained=True, batch_size=8, rate=6.0, alpha=3.0),
+    LawCase("he3", 100, network(1, 1, "he3"), sphere=True, rate=0.02),
+    LawCase("erf, batch, d = 300", 300, network(3, 2, "erf"), batch_size=8, trained=True, rate=5.0, alpha=1.5),
+    LawCase("three clusters, batch", 20, THREE, trained=True, batch_size=4, rate=3.0, alpha=4.0),
+    LawCase("mixture in few dimensions", 4, XOR, trained=True, rate=0.5, alpha=5.0),
+    LawCase("spiked matrix, batch", 30, dimfree.SpikedTensor(2, 2.0), batch_size=4, rate=0.5, alpha=2.0),
+    LawCase("spiked tensor of order 4, sphere", 30, dimfree.SpikedTensor(4, 1.0), sphere=True, rate=0.05, alpha=1.0),
 ]
-QUICK = 7  # the first rows run always, the others in the slow suite
+QUICK = 9  # the first rows run always, the others in the slow suite
 
 
 def two_samples(case: LawCase):
     """All entries of the State at three times, and exit times, by both methods."""
-    problem = dimfree.TwoLayer(case.p, case.k, case.activation, noise=0.2)
+    problem = case.problem
     algorithm = dimfree.OnlineSGD(
         case.rate, case.batch_size, case.sphere, ridge=0.1, readout_rate=0.5 * case.rate if case.trained else None
     )
-    start = dimfree.random_state(problem, d=min(case.d, case.p + case.k + 2), key=jax.random.key(5))
+    fields = problem.width + problem.teacher_width
+    start = dimfree.random_state(problem, d=min(case.d, fields + 2), key=jax.random.key(5))
     step = case.batch_size / case.d
     times = step * np.unique(np.linspace(1, round(case.alpha / step), 60).astype(int))
     coordinates = algorithm.coordinates(problem)
@@ -92,7 +113,7 @@ def test_same_law_as_with_vectors(case):
     assert p_value > FALSE_ALARM / (number * len(TABLE)), (label, p_value)
 
 
-SMALL = LawCase("small d", 6, 1, 1, "square", rate=0.3, alpha=3.0, runs=8001)
+SMALL = LawCase("small d", 6, network(1, 1, "square"), rate=0.3, alpha=3.0, runs=8001)
 WRONG = {
     "degrees of freedom that count the fields twice": (TABLE[0], lambda key, degrees: chi_square(key, degrees + 3)),
     "an input norm that does not fluctuate": (SMALL, lambda key, degrees: degrees),

@@ -19,6 +19,19 @@ CASES = {
         dimfree.OnlineSGD(2.0, sphere=True, ridge=0.1),
         2.0,
     ),
+    "binary mixture": (
+        dimfree.Mixture.binary(2, 1.0, readout=[0.7, -0.4]),
+        dimfree.OnlineSGD(4.0, ridge=0.1, readout_rate=4.0),
+        0.5,
+    ),
+    "XOR mixture": (
+        dimfree.Mixture.xor(4, 2.0, readout=[0.7, -0.4, 1.0, -0.9]),
+        dimfree.OnlineSGD(2.0, ridge=0.1, readout_rate=2.0),
+        0.5,
+    ),
+    "spiked matrix": (dimfree.SpikedTensor(2, 2.0), dimfree.OnlineSGD(0.5, ridge=0.1), 0.4),
+    "spiked tensor of order 3, batch": (dimfree.SpikedTensor(3, 2.0), dimfree.OnlineSGD(0.2, batch_size=2), 0.5),
+    "spiked tensor of order 4": (dimfree.SpikedTensor(4, 1.0), dimfree.OnlineSGD(0.05), 0.5),
 }
 
 
@@ -41,9 +54,10 @@ def test_empirical_variance_is_the_linear_noise_prediction(name):
     np.testing.assert_allclose(empirical / scale, predicted / scale, atol=0.05)
 
 
-def test_variance_of_phase_retrieval_in_short():
+@pytest.mark.parametrize("name", ["phase retrieval, free", "binary mixture", "spiked tensor of order 3, batch"])
+def test_variances_in_short(name):
     """The same with fewer runs: standard error 1.6%, bias of order 1/d, so 8% is a false-alarm rate below 1e-5."""
-    ratio, _, _ = variance_ratio(*CASES["phase retrieval, free"], d=1600, runs=8_000)
+    ratio, _, _ = variance_ratio(*CASES[name], d=1600, runs=8_000)
     assert np.all(np.abs(ratio - 1) < 0.08), ratio
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import cases
 import dimfree
-from dimfree.limits.drift import MeanLimit, mean_moments
+from dimfree.limits.drift import MeanLimit
 
 
 def assert_square(case: cases.Case):
@@ -34,7 +34,7 @@ class Mutant(MeanLimit):
     mutate: Callable = eqx.field(static=True)
 
     def drift(self, alpha, state):
-        return self._drift(alpha, state, self.mutate(mean_moments(self.problem, state, self.rule)))
+        return self._drift(alpha, state, self.mutate(self.problem.mean_moments(state, self.rule)))
 
 
 def scaled(**factors):
@@ -105,3 +105,46 @@ def test_the_square_holds_for_a_multi_index_target():
     )
     result = dimfree.check(problem, dimfree.OnlineSGD(0.5))
     assert result.agrees, str(result)
+
+
+THREE_CLASSES = dimfree.Mixture(
+    [[1.0, 0.0], [-0.5, 0.9], [-0.5, -0.9]],
+    labels=[0, 1, 2],
+    width=2,
+    snr=[1.0, 2.0, 4.0],
+    activation=jnp.tanh,
+    readout=[[1.0, 0.2], [-0.5, 0.6], [0.3, -0.8]],
+)
+TRAINED = dimfree.OnlineSGD(1.0, ridge=0.1, readout_rate=0.8)
+LIMIT_THEOREMS = {
+    "binary mixture": (dimfree.Mixture.binary(2, 2.0, readout=[0.7, -0.4]), TRAINED),
+    "XOR mixture": (dimfree.Mixture.xor(4, 5.0, readout=[0.7, -0.4, 1.0, -0.9]), TRAINED),
+    "three classes, batch": (
+        THREE_CLASSES,
+        dimfree.OnlineSGD(3.0, batch_size=4, readout_rate=1.0),
+    ),
+    "regression on clusters": (
+        dimfree.Mixture([[1.0], [-1.0]], [0.8, -0.5], 2, 1.0, activation="tanh", loss="square"),
+        dimfree.OnlineSGD(0.8, sphere=True),
+    ),
+    "spiked matrix": (dimfree.SpikedTensor(2, 2.0), dimfree.OnlineSGD(0.4, ridge=0.1)),
+    "spiked tensor of order 3": (dimfree.SpikedTensor(3, 4.0), dimfree.OnlineSGD(0.1)),
+    "spiked tensor of order 4": (dimfree.SpikedTensor(4, 4.0), dimfree.OnlineSGD(0.05, batch_size=2)),
+}
+
+
+@pytest.mark.parametrize("name", LIMIT_THEOREMS)
+def test_the_square_holds_for_mixtures_and_spiked_tensors(name):
+    problem, algorithm = LIMIT_THEOREMS[name]
+    result = dimfree.check(problem, algorithm, alpha=1.0)
+    assert result.agrees, str(result)
+
+
+def test_a_mixture_without_the_variance_of_its_inputs_fails_the_square():
+    """The second-order term carries one over the snr; with that of standard inputs it is wrong."""
+    problem = dimfree.Mixture([[1.0], [-1.0]], [0.8, -0.5], 2, 3.0, activation="tanh", loss="square")
+    algorithm = dimfree.OnlineSGD(1.5)
+    assert dimfree.check(problem, algorithm, alpha=1.0).agrees
+    assert not dimfree.check(
+        problem, algorithm, limit=Mutant(problem, algorithm, None, True, scaled(square=3.0)), alpha=1.0
+    ).agrees

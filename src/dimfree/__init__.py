@@ -41,7 +41,16 @@ if TYPE_CHECKING:
     from .gaussian.rules import GaussHermite, Sobol
     from .limits import gradient_flow, linear_noise, ode, sde
     from .papers import Claim, Reproduction, claims, reproduce
-    from .problems import LocalFields, MultiIndex, PhaseRetrieval, Problem, SingleIndex, TwoLayer
+    from .problems import (
+        LocalFields,
+        Mixture,
+        MultiIndex,
+        PhaseRetrieval,
+        Problem,
+        SingleIndex,
+        SpikedTensor,
+        TwoLayer,
+    )
     from .simulation import random_state, simulate
     from .solving import solve
     from .state import State
@@ -53,6 +62,8 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "PhaseRetrieval",
     "SingleIndex",
     "MultiIndex",
+    "Mixture",
+    "SpikedTensor",
     "Problem",
     "OnlineSGD",
     "PiecewiseLinear",
@@ -96,7 +107,16 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
 ]
 
 _HOMES = {
-    "problems": ("LocalFields", "MultiIndex", "PhaseRetrieval", "Problem", "SingleIndex", "TwoLayer"),
+    "problems": (
+        "LocalFields",
+        "Mixture",
+        "MultiIndex",
+        "PhaseRetrieval",
+        "Problem",
+        "SingleIndex",
+        "SpikedTensor",
+        "TwoLayer",
+    ),
     "algorithms": ("OnlineSGD", "PiecewiseLinear"),
     "analysis": (
         "BestLearningRate",

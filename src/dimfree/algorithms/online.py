@@ -165,15 +165,14 @@ class OnlineSGD(eqx.Module):
         self,
         weights: Float[Array, "p d"],
         readout: Float[Array, " n"] | None,
-        inputs: Float[Array, "batch d"],
-        slopes: Float[Array, "batch p"],
+        gradient: Float[Array, "p d"],
         readout_gradient: Float[Array, " n"] | None,
         alpha: Float[Array, ""],
     ) -> tuple[Float[Array, "p d"], Float[Array, " n"] | None]:
-        """The same step on the weight vectors themselves."""
+        """The same step on the weight vectors themselves, with the gradient of the batch."""
         d = weights.shape[-1]
         rate = rate_at(self.learning_rate, alpha)
-        weights = (1 - rate * self.ridge / d) * weights - (rate / (self.batch_size * d**0.5)) * (slopes.T @ inputs)
+        weights = (1 - rate * self.ridge / d) * weights - rate * gradient
         if self.sphere:
             weights = weights * jnp.sqrt(d / jnp.sum(weights**2, axis=-1, keepdims=True))
         return weights, self._move_readout(readout, readout_gradient, 1 / d, alpha)

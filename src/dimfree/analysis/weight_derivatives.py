@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..errors import InvalidInput
 from ..gaussian.expectation import FieldRule, expectation
 from ..gaussian.relu import Relu
 from ..gaussian.relu_curvature import relu_derivatives
 from ..gaussian.rules import choose_rule
-from ..problems import Problem, TwoLayer
-from ..problems.base import split_fields
+from ..problems import FieldProblem, Problem, TwoLayer
+from ..problems.field_problem import split_fields
 from ..state import State
 
 
@@ -52,6 +53,13 @@ def weight_derivatives(
             return _through_overlaps(problem, readout, students, teachers)
         if problem.smooth:
             return _pair_derivatives(problem, weights, students, teachers, companion)
+    if not isinstance(problem, FieldProblem) or problem.clusters is not None:
+        if not problem.smooth:
+            raise InvalidInput(
+                "The Hessian of a loss with kinks is known for standard normal inputs only, and those of this problem "
+                "come from clusters. Use a smooth activation."
+            )
+        return _through_overlaps(problem, readout, students, teachers)
     return _field_derivatives(problem, readout, students, teachers, companion)
 
 
@@ -91,7 +99,7 @@ def gradients(problem, readout, points, teachers):
 
 
 def _through_overlaps(problem, readout, students, teachers) -> Derivatives:
-    """By autodiff of the closed form of the risk in the overlaps."""
+    """By autodiff of the risk as a function of the overlaps."""
     P = teachers @ teachers.T
 
     def gradient(X):
@@ -162,7 +170,7 @@ def _direction(vector, floor=0.0):
     return jnp.where(length > floor, vector / jnp.where(length > floor, length, 1), 0)
 
 
-def _field_derivatives(problem: Problem, readout, students, teachers, companion) -> Derivatives:
+def _field_derivatives(problem: FieldProblem, readout, students, teachers, companion) -> Derivatives:
     """For any loss: averages over all directions of the frame."""
     n = students.shape[1]
     rule = FieldRule(

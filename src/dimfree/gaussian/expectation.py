@@ -52,13 +52,15 @@ def expectation(
     covariance: Float[Array, "r r"],
     parameters: Any,
     rule: FieldRule,
+    mean: Float[Array, " r"] | None = None,
 ) -> PyTree[Array]:
-    r"""$\mathbb{E}[F(u, z; \theta)]$ over fields $u \sim N(0, C)$ and noise $z \sim N(0, 1)$.
+    r"""$\mathbb{E}[F(u, z; \theta)]$ over fields $u \sim N(\mu, C)$ and noise $z \sim N(0, 1)$.
 
-    Its derivative with respect to $C$ is not that of the sum over nodes. For smooth integrands it is
-    $\tfrac12 \mathbb{E}[\partial_a \partial_b F]$ (Price's theorem), which holds for singular $C$; for integrands with
-    kinks it is $\mathbb{E}[F \, \partial_C \log \text{density}]$, because differentiating through the nodes would miss
-    the contribution of the kink itself. The latter needs a regular $C$; on its null space the derivative is dropped.
+    Its derivative with respect to $\mu$ and $C$ is not that of the sum over nodes. For smooth integrands it is
+    $\mathbb{E}[\partial_a F]$ and $\tfrac12 \mathbb{E}[\partial_a \partial_b F]$ (Price's theorem), which holds for
+    singular $C$; for integrands with kinks it is $\mathbb{E}[F \, \partial \log \text{density}]$, because
+    differentiating through the nodes would miss the contribution of the kink itself. The latter needs a regular $C$; on
+    its null space the derivative is dropped.
 
     **Arguments:**
 
@@ -67,18 +69,20 @@ def expectation(
     - `covariance`: $C$, shape `(r, r)`.
     - `parameters`: pytree of arrays that $F$ also depends on, differentiably.
     - `rule`: how to integrate.
+    - `mean`: $\mu$, shape `(r,)`; zero if left out.
     """
-    return _expectation(covariance, parameters, function=function, rule=rule)
+    return _expectation(mean, covariance, parameters, function=function, rule=rule)
 
 
 @eqx.filter_custom_jvp
-def _expectation(covariance, parameters, *, function, rule):
+def _expectation(mean, covariance, parameters, *, function, rule):
     nodes, noise, weights = rule.points(covariance.shape[-1])
     factor, _ = psd_factor(covariance)
 
     def weighted(block):
         block_nodes, block_noise, block_weights = block
-        values = jax.vmap(function, in_axes=(0, 0, None))(block_nodes @ factor.T, block_noise, parameters)
+        fields = block_nodes @ factor.T if mean is None else mean + block_nodes @ factor.T
+        values = jax.vmap(function, in_axes=(0, 0, None))(fields, block_noise, parameters)
         return jax.tree.map(lambda value: jnp.tensordot(block_weights, value, axes=1), values)
 
     numbers = sum(
@@ -103,31 +107,38 @@ def _expectation(covariance, parameters, *, function, rule):
 
 @_expectation.def_jvp
 def _expectation_jvp(primals, tangents, *, function, rule):
-    covariance, parameters = primals
-    d_covariance, d_parameters = tangents
-    value = _expectation(covariance, parameters, function=function, rule=rule)
-    tangent = jax.tree.map(jnp.zeros_like, value)
+    mean, covariance, parameters = primals
+    d_mean, d_covariance, d_parameters = tangents
+
+    def average(derivative, *numbers):
+        return _expectation(mean, covariance, numbers, function=functools.partial(derivative, function), rule=rule)
+
+    value = _expectation(mean, covariance, parameters, function=function, rule=rule)
+    tangents = []
+    if d_mean is not None:
+        if rule.smooth:
+            tangents.append(average(_shift, parameters, d_mean))
+        else:
+            tangents.append(average(_shift_score, parameters, mean, covariance, d_mean, value))
     if d_covariance is not None:
-        derivative = _price if rule.smooth else _score
-        tangent = _expectation(
-            covariance,
-            (parameters, covariance, d_covariance, value),
-            function=functools.partial(derivative, function),
-            rule=rule,
-        )
+        if rule.smooth:
+            tangents.append(average(_price, parameters, d_covariance))
+        else:
+            center = jnp.zeros(covariance.shape[-1]) if mean is None else mean
+            tangents.append(average(_score, parameters, center, covariance, d_covariance, value))
     if jax.tree.leaves(d_parameters):
-        moved = _expectation(
-            covariance,
-            (parameters, d_parameters),
-            function=functools.partial(_along_parameters, function),
-            rule=rule,
-        )
-        tangent = jax.tree.map(jnp.add, tangent, moved)
-    return value, tangent
+        tangents.append(average(_along_parameters, parameters, d_parameters))
+    total = functools.reduce(lambda a, b: jax.tree.map(jnp.add, a, b), tangents, jax.tree.map(jnp.zeros_like, value))
+    return value, total
+
+
+def _shift(function, fields, noise, parameters):
+    original, d_mean = parameters
+    return jax.jvp(lambda u: function(u, noise, original), (fields,), (d_mean,))[1]
 
 
 def _price(function, fields, noise, parameters):
-    original, _, d_covariance, _ = parameters
+    original, d_covariance = parameters
 
     def directional(first, second):
         def inner(u):
@@ -139,13 +150,23 @@ def _price(function, fields, noise, parameters):
     return jax.tree.map(lambda term: 0.5 * term.sum(axis=0), terms)
 
 
+def _shift_score(function, fields, noise, parameters):
+    original, mean, covariance, d_mean, value = parameters
+    score = (fields - mean) @ jnp.linalg.pinv(covariance, hermitian=True) @ d_mean
+    return _weighted(function(fields, noise, original), value, score)
+
+
 def _score(function, fields, noise, parameters):
-    original, covariance, d_covariance, mean = parameters
+    original, mean, covariance, d_covariance, value = parameters
     inverse = jnp.linalg.pinv(covariance, hermitian=True)
-    standardised = inverse @ fields
+    standardised = inverse @ (fields - mean)
     score = 0.5 * (standardised @ d_covariance @ standardised - jnp.sum(inverse * d_covariance))
+    return _weighted(function(fields, noise, original), value, score)
+
+
+def _weighted(sample, mean, score):
     # The score has mean zero: subtracting the mean changes nothing in the limit and removes most of the error.
-    return jax.tree.map(lambda value, m: score * (value - m), function(fields, noise, original), mean)
+    return jax.tree.map(lambda one, m: score * (one - m), sample, mean)
 
 
 def _along_parameters(function, fields, noise, parameters):

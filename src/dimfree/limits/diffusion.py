@@ -3,17 +3,14 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from ..algorithms import OnlineSGD
 from ..errors import InvalidInput, is_concrete
-from ..gaussian.expectation import expectation
 from ..gaussian.rules import Rule
-from ..problems import Problem
-from ..problems.base import split_fields
+from ..problems import Moments, Problem
 from ..state import Coordinates, State
-from .drift import MeanLimit, mean_moments, ode
+from .drift import MeanLimit, ode
 
 
 @eqx.filter_jit
@@ -25,30 +22,16 @@ def increment_covariance(mean: MeanLimit, alpha: Float[Array, ""] | float, state
 
     Arnaboldi et al. 2023, eq. (62), holds after doubling the learning rate in the terms with the variance of Q.
     """
-    problem, algorithm, coordinates = mean.problem, mean.algorithm, mean.coordinates
-    alpha, state = jnp.asarray(alpha, float), problem.completed(state)
-    known = problem.known_second_moments(state) if mean.rule is None else None
-    if known is not None:
-        flat, unravel = ravel_pytree(mean_moments(problem, state, None))
-
-        def of_moments(vector):
-            moments = algorithm.limit_moments(unravel(vector))
-            return coordinates.pack(algorithm.increment(state, moments, alpha))
-
-        linear = jax.jacfwd(of_moments)(flat)
-        return linear @ (known - jnp.outer(flat, flat)) @ linear.T
-
-    parameters = (problem, algorithm, state, problem.readout_of(state), alpha)
-    first, second = expectation(_increment_and_square, state.covariance, parameters, problem.rule(mean.rule))
-    return second - jnp.outer(first, first)
+    problem = mean.problem
+    state = problem.completed(state)
+    parameters = (problem, mean.algorithm, state, jnp.asarray(alpha, float))
+    return problem.increment_covariance(_increment, parameters, state, mean.rule)
 
 
-def _increment_and_square(fields, noise, parameters):
-    problem, algorithm, state, readout, alpha = parameters
-    moments = problem.sample_moments(*split_fields(problem, fields), noise, readout)
+def _increment(moments: Moments, parameters) -> Float[Array, " n"]:
+    problem, algorithm, state, alpha = parameters
     increment = algorithm.increment(state, algorithm.limit_moments(moments), alpha)
-    vector = algorithm.coordinates(problem).pack(increment)
-    return vector, jnp.outer(vector, vector)
+    return algorithm.coordinates(problem).pack(increment)
 
 
 class _Fluctuating(eqx.Module):

@@ -6,10 +6,9 @@ from jaxtyping import Array, Float
 
 from ..algorithms import OnlineSGD
 from ..errors import InvalidInput
-from ..gaussian.expectation import expectation
 from ..gaussian.rules import GaussHermite, Rule, Sobol
-from ..problems import Moments, Problem
-from ..problems.base import check_problem, split_fields
+from ..problems import FieldProblem, Moments, Problem
+from ..problems.base import check_problem
 from ..state import Coordinates, State
 
 
@@ -39,18 +38,13 @@ class MeanLimit(eqx.Module):
     @property
     def expectation(self) -> str:
         """How averages over the fields are taken, in words."""
-        if self.is_closed_form:
-            return "closed form"
-        fields, dimension = self.problem.rule(self.rule).fields, self.problem.width + self.problem.teacher_width
-        if isinstance(fields, GaussHermite):
-            return f"Gauss-Hermite, {fields.nodes} nodes for each of {dimension} fields"
-        return f"scrambled Sobol, {fields.number} points and their mirror images over {dimension} fields"
+        return self.problem.expectation_words(self.rule)
 
     @eqx.filter_jit
     def drift(self, alpha: Float[Array, ""] | float, state: State) -> State:
         """The derivative of the State with respect to alpha."""
         state = self.problem.completed(state)
-        return self._drift(alpha, state, mean_moments(self.problem, state, self.rule))
+        return self._drift(alpha, state, self.problem.mean_moments(state, self.rule))
 
     def _drift(self, alpha, state: State, moments: Moments) -> State:
         moments = self.algorithm.limit_moments(moments)
@@ -78,7 +72,7 @@ class MeanLimit(eqx.Module):
         if self.is_closed_form:
             return jnp.zeros(())
         state = self.problem.completed(state)
-        other = quadrature_moments(self.problem, state, self.problem.rule(self.rule).companion())
+        other = self.problem.mean_moments(state, self.rule, companion=True)
         difference = self.coordinates.pack(self.drift(alpha, state)) - self.coordinates.pack(
             self._drift(alpha, state, other)
         )
@@ -119,24 +113,12 @@ def _mean_limit(problem, algorithm, rule, *, second_order: bool) -> MeanLimit:
         raise InvalidInput(f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...).")
     if rule is not None and not isinstance(rule, GaussHermite | Sobol):
         raise InvalidInput(f"expectation = {rule!r} was given; pass dimfree.GaussHermite(...) or dimfree.Sobol(...).")
+    if rule is not None and not isinstance(problem, FieldProblem):
+        raise InvalidInput(
+            f"{problem!r} has no fields to average over: its limit is a closed form; leave out expectation."
+        )
     if algorithm.readout_rate is not None and problem.readout is None:
         raise InvalidInput(
             "readout_rate was given, but the problem has no readout to train; give it one (readout=...)."
         )
     return MeanLimit(problem, algorithm, rule, second_order)
-
-
-def mean_moments(problem: Problem, state: State, rule: Rule | None) -> Moments:
-    """The population mean of the moments of a sample: closed form, or by the rule."""
-    known = problem.known_moments(state) if rule is None else None
-    return quadrature_moments(problem, state, problem.rule(rule)) if known is None else known
-
-
-def quadrature_moments(problem: Problem, state: State, rule) -> Moments:
-    """The population mean of the moments of a sample, by quadrature over all fields."""
-    return expectation(_sample_moments, state.covariance, (problem, problem.readout_of(state)), rule)
-
-
-def _sample_moments(fields, noise, parameters):
-    problem, readout = parameters
-    return problem.sample_moments(*split_fields(problem, fields), noise, readout)

@@ -1,8 +1,23 @@
-"""What is learned: a per-sample loss of finitely many local fields."""
+"""What is learned: a data law, a model and a loss."""
 
-from .base import Moments, Problem
+from .base import Draws, Moments, Problem
+from .field_problem import FieldProblem
 from .local_fields import LocalFields
+from .mixture import Mixture
 from .named import PhaseRetrieval, SingleIndex
+from .spiked_tensor import SpikedTensor
 from .two_layer import MultiIndex, TwoLayer
 
-__all__ = ["LocalFields", "Moments", "MultiIndex", "PhaseRetrieval", "Problem", "SingleIndex", "TwoLayer"]
+__all__ = [
+    "Draws",
+    "FieldProblem",
+    "LocalFields",
+    "Mixture",
+    "Moments",
+    "MultiIndex",
+    "PhaseRetrieval",
+    "Problem",
+    "SingleIndex",
+    "SpikedTensor",
+    "TwoLayer",
+]

@@ -1,15 +1,17 @@
-"""What is learned: a per-sample loss of finitely many local fields."""
+"""What is learned, as every description of SGD sees it: the law of the moments of a sample."""
 
 import abc
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import InvalidInput
-from ..gaussian.expectation import FieldRule, expectation
-from ..gaussian.rules import Rule, choose_rule
+from ..gaussian.rules import Rule
 from ..printing import as_call
 from ..state import State
 
@@ -17,12 +19,13 @@ from ..state import State
 class Moments(eqx.Module):
     r"""All that a step of SGD needs to know of a sample (or, averaged, of a batch or of the population).
 
-    With $s_j = \partial \text{loss} / \partial \lambda_j$:
+    With $G_i$ the gradient of the loss with respect to $w_i / \sqrt d$, for losses of local fields
+    $G_i = s_i x$, $s_i = \partial \text{loss} / \partial \lambda_i$:
 
-    - `student`: $s_i \lambda_j$, shape `(p, p)`;
-    - `teacher`: $s_i \lambda^*_r$, shape `(p, k)`;
-    - `square`: $s_i s_j \|x\|^2 / d$, shape `(p, p)`, for a batch of size B the sum over all pairs of samples
-      $s_{bi} s_{cj} \, x_b \cdot x_c / (d B^2)$;
+    - `student`: $G_i \cdot w_j / \sqrt d$, that is $s_i \lambda_j$, shape `(p, p)`;
+    - `teacher`: $G_i \cdot w^*_r / \sqrt d$, that is $s_i \lambda^*_r$, shape `(p, k)`;
+    - `square`: $G_i \cdot G_j / d$, that is $s_i s_j \|x\|^2 / d$, shape `(p, p)`, for a batch of size B the sum over
+      all pairs of samples, over $B^2$;
     - `readout`: $\partial \text{loss} / \partial \text{readout}$, shape `(n,)`, or None without a readout.
     """
 
@@ -32,32 +35,36 @@ class Moments(eqx.Module):
     readout: Float[Array, " n"] | None
 
 
-class Problem(eqx.Module):
-    """A data law, a model and a loss, seen through the local fields; every description of SGD is derived from it.
+class Draws(eqx.Module):
+    r"""The random numbers of one step on a batch of `B` samples.
 
-    A problem is its `loss` of one sample. Where the averages that a limit needs are known exactly, the problem may
-    offer them (`known_moments`, `known_second_moments`, `known_risk`); everything works without.
+    **Attributes:**
+
+    - `normals`: standard normals, for the coordinates of an input: the `p + k` that the weights span where the State
+      is simulated, all `d` where the vectors are.
+    - `noise`: one more standard normal for each sample.
+    - `cluster`: the cluster that each sample is from.
+    - `triangle`: where the State is simulated, the lower-triangular T of Bartlett: the Gram matrix of what is left of
+      the inputs outside the span is $T T^\top$.
+    """
+
+    normals: Float[Array, "*block B n"]
+    noise: Float[Array, "*block B"]
+    cluster: Int[Array, "*block B"]
+    triangle: Float[Array, "*block B B"] | None = None
+
+
+class Problem(eqx.Module):
+    """A data law, a model and a loss; every description of SGD is derived from it.
+
+    All of them need of a problem the law of its `Moments`: their mean (the ODE), their covariance (diffusions), and
+    one draw of them at finite d (simulation). `LocalFields` states a problem by its loss.
     """
 
     width: eqx.AbstractVar[int]
     teacher_width: eqx.AbstractVar[int]
     readout: eqx.AbstractVar[Float[Array, " n"] | None]
     smooth: eqx.AbstractVar[bool]
-
-    @abc.abstractmethod
-    def loss(
-        self,
-        student: Float[Array, " p"],
-        teacher: Float[Array, " k"],
-        noise: Float[Array, ""],
-        readout: Float[Array, " n"] | None,
-    ) -> Float[Array, ""]:
-        r"""The loss of one sample: student fields $\lambda$, teacher fields $\lambda^*$, noise $z \sim N(0,1)$."""
-
-    @property
-    def noise_nodes(self) -> int | None:
-        """How many Gauss-Hermite nodes integrate the noise exactly; None if that is not known."""
-        return None
 
     @property
     def irreducible_risk(self) -> Float[Array, ""]:
@@ -69,66 +76,69 @@ class Problem(eqx.Module):
         """The publications that this problem comes from, for `dimfree.cite`."""
         return ()
 
+    @property
+    def cluster_probabilities(self) -> Float[Array, " c"] | None:
+        """Where inputs come from clusters, the probability of each."""
+        return None
+
     def __repr__(self) -> str:
         return as_call(self)
 
-    # Better than quadrature over all fields, where it is known; None where it is not.
+    # Averages over a fresh sample.
 
     @property
     def knows_moments(self) -> bool:
-        """Whether `known_moments` is not None."""
+        """Whether the mean of `Moments` is known without quadrature over all fields."""
         return False
 
-    def known_moments(self, state: State) -> Moments | None:
-        """The mean of `Moments` in closed form."""
-        return None
+    @abc.abstractmethod
+    def mean_moments(self, state: State, rule: Rule | None, *, companion: bool = False) -> Moments:
+        """The mean of `Moments`.
 
-    def known_second_moments(self, state: State) -> Float[Array, "m m"] | None:
-        """The mean of the outer product of the flattened `Moments` in closed form."""
-        return None
+        **Arguments:**
 
-    def known_risk(self, state: State) -> Float[Array, ""] | None:
-        """The mean of the loss in closed form."""
-        return None
+        - `rule`: the quadrature to take it by; as the problem knows best if None.
+        - `companion`: whether to take another rule of the kind, to estimate the error with.
+        """
 
-    # Derived from the loss.
+    @abc.abstractmethod
+    def increment_covariance(
+        self, increment: Callable[[Moments, Any], Array], parameters: Any, state: State, rule: Rule | None
+    ) -> Float[Array, "n n"]:
+        """The covariance of a vector that the `Moments` of a sample determine: `increment(moments, parameters)`."""
 
-    def gradients(self, student, teacher, noise, readout) -> tuple[Float[Array, " p"], Float[Array, " n"] | None]:
-        """Derivatives of the loss of one sample with respect to the student fields and to the readout."""
-        if readout is None:
-            return jax.grad(self.loss)(student, teacher, noise, None), None
-        return jax.grad(self.loss, argnums=(0, 3))(student, teacher, noise, readout)
+    @abc.abstractmethod
+    def expectation_words(self, rule: Rule | None) -> str:
+        """How averages are taken, in words."""
 
-    def sample_moments(self, student, teacher, noise, readout) -> Moments:
-        r"""`Moments` of one sample in the limit, where $\|x\|^2 / d = 1$."""
-        slopes, readout_gradient = self.gradients(student, teacher, noise, readout)
-        return Moments(
-            student=jnp.outer(slopes, student),
-            teacher=jnp.outer(slopes, teacher),
-            square=jnp.outer(slopes, slopes),
-            readout=readout_gradient,
-        )
+    @abc.abstractmethod
+    def single_risk(self, state: State) -> Float[Array, ""]:
+        """The mean loss at a State without leading axes."""
 
-    def rule(self, rule: Rule | None = None) -> FieldRule:
-        """The quadrature over fields and noise: the one given, or the library's choice."""
-        dimension = self.width + self.teacher_width + (self.noise_nodes is None)
-        chosen = choose_rule(dimension, smooth=self.smooth) if rule is None else rule
-        return FieldRule(chosen, self.noise_nodes, self.smooth)
+    # One step at finite d.
 
-    def numerical_risk(self, state: State, rule: Rule | None = None) -> Float[Array, ""]:
-        """The mean of the loss by quadrature."""
-        return expectation(_loss, state.covariance, (self, self.readout_of(state)), self.rule(rule))
+    @abc.abstractmethod
+    def exact_moments(self, state: State, draws: Draws, d: Float[Array, ""]) -> tuple[Moments, Bool[Array, ""]]:
+        """The `Moments` of a batch in dimension d, exactly in law, and whether the step can be taken."""
+
+    @abc.abstractmethod
+    def vector_gradient(
+        self,
+        weights: Float[Array, "p d"],
+        teacher_weights: Float[Array, "k d"],
+        readout: Float[Array, " n"] | None,
+        draws: Draws,
+    ) -> tuple[Float[Array, "p d"], Float[Array, " n"] | None, Bool[Array, ""]]:
+        """The gradient of a batch with respect to weights and readout, and whether the step can be taken."""
+
+    # Derived from these.
 
     def risk(self, state: State) -> Float[Array, "*batch"]:
         """The mean loss of a fresh sample, in closed form where there is one; leading axes of the State are kept."""
-        single = self._single_risk
+        single = self.single_risk
         for _ in range(state.Q.ndim - 2):
             single = jax.vmap(single)
         return single(state)
-
-    def _single_risk(self, state: State) -> Float[Array, ""]:
-        exact = self.known_risk(state)
-        return self.numerical_risk(state) if exact is None else exact
 
     def readout_of(self, state: State) -> Float[Array, " n"] | None:
         """The readout of the State, or the problem's own where the State has none."""
@@ -147,11 +157,18 @@ def check_problem(problem: object) -> None:
         raise InvalidInput(f"problem = {problem!r} was given; pass a problem, such as dimfree.PhaseRetrieval(width=2).")
 
 
-def split_fields(problem: Problem, fields: Float[Array, "... r"]):
-    """Student and teacher fields."""
-    return fields[..., : problem.width], fields[..., problem.width :]
+def is_bounded(fields: Float[Array, "..."], slopes: Float[Array, "..."]) -> Bool[Array, ""]:
+    """Whether a step can be taken: fields and gradients of order one, not on their way to infinity.
+
+    It looks at what exact and vector simulation share, so that both call the same runs diverged.
+    """
+    return jnp.all(jnp.abs(fields) < 1e4) & jnp.all(jnp.abs(slopes) < 1e8)
 
 
-def _loss(fields, noise, parameters):
-    problem, readout = parameters
-    return problem.loss(*split_fields(problem, fields), noise, readout)
+def covariance_of_linear(
+    increment: Callable[[Moments, Any], Array], parameters: Any, mean: Moments, second: Float[Array, "m m"]
+) -> Float[Array, "n n"]:
+    """The covariance of a vector that is linear in the `Moments`, whose mean and mean outer product are given."""
+    flat, unravel = ravel_pytree(mean)
+    linear = jax.jacfwd(lambda vector: increment(unravel(vector), parameters))(flat)
+    return linear @ (second - jnp.outer(flat, flat)) @ linear.T

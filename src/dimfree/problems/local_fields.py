@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 
 from ..errors import positive_integer
 from ..gaussian.probing import probe
-from .base import Problem
+from .field_problem import FieldProblem
 
 
-class LocalFields(Problem):
+class LocalFields(FieldProblem):
     """Any learning problem, stated as the loss of one sample.
 
     **Arguments:**
@@ -56,5 +56,5 @@ class LocalFields(Problem):
             arguments=f"student fields ({p},), teacher fields ({k},), a noise number and {readout_words}",
         )
 
-    def loss(self, student, teacher, noise, readout):
+    def loss(self, student, teacher, noise, readout, label=None):
         return self.sample_loss(student, teacher, noise, readout)

@@ -14,7 +14,8 @@ from ..gaussian.pairwise import pairwise_outputs
 from ..gaussian.probing import probe
 from ..gaussian.quadratic import Square, quartic_moments
 from ..state import State
-from .base import Moments, Problem
+from .base import Moments
+from .field_problem import FieldProblem
 
 Normalisation = Literal["mean", "sqrt", "sum"]
 
@@ -35,7 +36,7 @@ def as_readout(readout: ArrayLike | Array | None, width: int, name: str) -> Floa
     return array
 
 
-class TwoLayer(Problem):
+class TwoLayer(FieldProblem):
     r"""A two-layer student learning a two-layer teacher, with the half squared error.
 
     $$ \tfrac12 \Big( \tfrac1p \sum_j a_j g(\lambda_j) - \tfrac1k \sum_r a^*_r g(\lambda^*_r)
@@ -106,7 +107,7 @@ class TwoLayer(Problem):
         """The factor in front of the student's sum over neurons."""
         return scale_of(self.normalisation, self.width)
 
-    def loss(self, student, teacher, noise, readout):
+    def loss(self, student, teacher, noise, readout, label=None):
         output = self.scale * jnp.sum(readout * self.activation.function(student))
         target = jnp.sum(self.teacher_readout * self.activation.function(teacher))
         error = output - scale_of(self.normalisation, self.teacher_width) * target - jnp.sqrt(self.noise) * noise
@@ -183,7 +184,7 @@ class TwoLayer(Problem):
         return (factor[:, None] * factor * matrix)[order][:, order]
 
 
-class MultiIndex(Problem):
+class MultiIndex(FieldProblem):
     r"""A two-layer student learning any function of a few directions, with the half squared error.
 
     $$ \tfrac12 \Big( \tfrac1p \sum_j a_j g(\lambda_j) - \text{link}(\lambda^*) - \sqrt{\text{noise}} \, z \Big)^2 $$
@@ -244,6 +245,6 @@ class MultiIndex(Problem):
     def sources(self) -> tuple[str, ...]:
         return ("saad1995", "benarous2022")
 
-    def loss(self, student, teacher, noise, readout):
+    def loss(self, student, teacher, noise, readout, label=None):
         output = scale_of(self.normalisation, self.width) * jnp.sum(readout * self.activation.function(student))
         return 0.5 * (output - self.link(teacher) - jnp.sqrt(self.noise) * noise) ** 2

@@ -6,18 +6,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree, Shaped
 
 from ..state import State
 from ..trajectory import Outcome
-
-
-def is_bounded(fields: Float[Array, "B p"], slopes: Float[Array, "B p"]) -> Bool[Array, ""]:
-    """Whether a step can be taken: fields and gradients of order one, not on their way to infinity.
-
-    It looks at what exact and vector simulation share, so that both call the same runs diverged.
-    """
-    return jnp.all(jnp.abs(fields) < 1e4) & jnp.all(jnp.abs(slopes) < 1e8)
 
 
 class Results(eqx.Module):

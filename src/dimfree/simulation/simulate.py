@@ -119,10 +119,10 @@ class _Job(eqx.Module):
 
     def _exact(self, states: State) -> dict[str, Any]:
         problem, algorithm, d = self.problem, self.algorithm, jnp.asarray(self.d)
-        batch, fields = algorithm.batch_size, problem.width + problem.teacher_width
+        batch = algorithm.batch_size
         return {
             "load": lambda run: jax.tree.map(lambda leaf: leaf[run], states),
-            "draw": lambda key: exact.draw(key, _BLOCK, batch, fields, d),
+            "draw": lambda key: exact.draw(key, problem, _BLOCK, batch, d),
             "advance": lambda state, draws, step: exact.advance(problem, algorithm, state, draws, d, step * batch / d),
             "observe": lambda state: state,
             "block": _BLOCK,
@@ -145,7 +145,7 @@ class _Job(eqx.Module):
 
         return {
             "load": load,
-            "draw": lambda key: vectors.draw(key, batch, d),
+            "draw": lambda key: vectors.draw(key, problem, batch, d),
             "advance": advance,
             "observe": lambda moving: vectors.observe(*moving),
             "block": 1,

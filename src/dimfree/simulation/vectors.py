@@ -8,9 +8,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..algorithms import OnlineSGD
 from ..errors import InvalidInput, is_concrete
 from ..gaussian.factor import psd_factor
-from ..problems import Problem
+from ..problems import Draws, Problem
 from ..state import State
-from .loop import is_bounded
+from .clusters import clusters_of
 
 
 def embed(state: State, d: int) -> tuple[Float[Array, "p d"], Float[Array, "k d"]]:
@@ -30,10 +30,15 @@ def embed(state: State, d: int) -> tuple[Float[Array, "p d"], Float[Array, "k d"
     return weights[: state.width], weights[state.width :]
 
 
-def draw(key: PRNGKeyArray, batch_size: int, d: int) -> tuple[Float[Array, "1 B d"], Float[Array, "1 B"]]:
-    """Inputs and noise of one step."""
+def draw(key: PRNGKeyArray, problem: Problem, batch_size: int, d: int) -> Draws:
+    """Inputs, noise and clusters of one step."""
     input_key, noise_key = jax.random.split(key)
-    return jax.random.normal(input_key, (1, batch_size, d)), jax.random.normal(noise_key, (1, batch_size))
+    noise = jax.random.normal(noise_key, (2, 1, batch_size))
+    return Draws(
+        normals=jax.random.normal(input_key, (1, batch_size, d)),
+        noise=noise[0],
+        cluster=clusters_of(problem, noise[1]),
+    )
 
 
 def advance(
@@ -42,18 +47,12 @@ def advance(
     weights: Float[Array, "p d"],
     readout: Float[Array, " n"] | None,
     teacher_weights: Float[Array, "k d"],
-    draws: tuple[Float[Array, "B d"], Float[Array, " B"]],
+    draws: Draws,
     alpha: Float[Array, ""],
 ) -> tuple[tuple[Float[Array, "p d"], Float[Array, " n"] | None], Array]:
     """One step of SGD on the vectors."""
-    inputs, noise = draws
-    root = inputs.shape[-1] ** 0.5
-    student, teacher = inputs @ weights.T / root, inputs @ teacher_weights.T / root
-    slopes, gradient = jax.vmap(problem.gradients, in_axes=(0, 0, 0, None))(
-        student, teacher, noise, problem.readout if readout is None else readout
-    )
-    mean_gradient = None if gradient is None else jnp.mean(gradient, axis=0)
-    return algorithm.move(weights, readout, inputs, slopes, mean_gradient, alpha), is_bounded(student, slopes)
+    gradient, readout_gradient, bounded = problem.vector_gradient(weights, teacher_weights, readout, draws)
+    return algorithm.move(weights, readout, gradient, readout_gradient, alpha), bounded
 
 
 def observe(weights: Float[Array, "p d"], teacher_weights: Float[Array, "k d"], readout) -> State:

@@ -17,6 +17,7 @@ from ..errors import InvalidInput, is_concrete, positive_integer
 from ..limits import DiffusionLimit, Limit, LinearNoiseLimit, MeanLimit
 from ..state import State, check_state
 from ..trajectory import Outcome, Trajectory, check_start, check_starts, provenance, save_alphas
+from .sliding import slides, solve_sliding
 
 _DIVERGED_ABOVE = 1e8  # overlaps are of order one: beyond this a run has no way back
 
@@ -27,8 +28,8 @@ def solve(
     alpha: float | ArrayLike | Array,
     *,
     stop: Callable[[State], Array] | None = None,
-    relative_tolerance: float = 1e-8,
-    absolute_tolerance: float = 1e-10,
+    relative_tolerance: float | None = None,
+    absolute_tolerance: float | None = None,
     max_steps: int = 100_000,
     runs: int | None = None,
     steps: int = 2_000,
@@ -45,8 +46,12 @@ def solve(
     - `start`: the State at alpha = 0; for [`sde`] also one for each path, along a leading axis.
     - `alpha`: where to end (201 even times are saved), or the increasing times to save at.
     - `stop`: a function of the State; the run ends where it first reaches zero from below.
-    - `relative_tolerance`, `absolute_tolerance`, `max_steps`: of the adaptive solver (Tsit5).
-    - `runs`, `steps`, `key`: for [`sde`] only: number of paths, number of Euler-Maruyama steps, random key.
+    - `relative_tolerance`, `absolute_tolerance`, `max_steps`: of the adaptive solver (Tsit5). If left out, 1e-8 and
+      1e-10; 1e-5 and 1e-7 where a loss with kinks is averaged over points, because the drift then jumps at that level.
+    - `runs`, `key`: for [`sde`] only: number of paths, random key.
+    - `steps`: number of steps of the solvers that are not adaptive, those of [`sde`] (Euler-Maruyama) and of a drift
+      that jumps (clusters that are points, seen through a kink: Heun, with projection on the surfaces that the solution
+      slides along).
     """
     if not isinstance(limit, Limit):
         raise InvalidInput(f"limit = {limit!r} was given; make one with dimfree.ode(problem, algorithm), sde, ...")
@@ -73,7 +78,15 @@ def solve(
         keys = jax.random.split(key, runs)
         arrays = _solve_diffusion(limit, start, alphas, keys, positive_integer(steps, "steps"), stop)
         settings |= {"d": limit.d, "solver": f"Euler-Maruyama, {steps} steps", "key": _key_words(key)}
+    elif isinstance(limit, MeanLimit) and slides(limit):
+        if limit.algorithm.sphere:
+            raise InvalidInput("A drift that jumps is integrated without the sphere only: use sphere=False.")
+        arrays = solve_sliding(limit, start, alphas, positive_integer(steps, "steps"), _DIVERGED_ABOVE, stop)
+        settings["solver"] = f"Heun with projection on sliding surfaces, {steps} steps"
     else:
+        rough = not (limit.problem.smooth or _mean_of(limit).is_closed_form)
+        relative_tolerance = (1e-5 if rough else 1e-8) if relative_tolerance is None else relative_tolerance
+        absolute_tolerance = (1e-7 if rough else 1e-10) if absolute_tolerance is None else absolute_tolerance
         tolerances = (jnp.asarray(relative_tolerance), jnp.asarray(absolute_tolerance))
         arrays = _solve_mean(limit, start, alphas, tolerances, max_steps, stop)
         settings["solver"] = f"Tsit5, relative tolerance {relative_tolerance}, absolute {absolute_tolerance}"
@@ -204,9 +217,13 @@ def _name(limit: Limit) -> str:
     return "SDE" if isinstance(limit, DiffusionLimit) else "linear noise"
 
 
+def _mean_of(limit: Limit) -> MeanLimit:
+    return limit if isinstance(limit, MeanLimit) else limit.mean
+
+
 def _expectation(limit: Limit, start: State) -> str:
     """How averages are taken and, where that is not exact, how good it is."""
-    mean = limit if isinstance(limit, MeanLimit) else limit.mean
+    mean = _mean_of(limit)
     if mean.is_closed_form or not is_concrete((limit, start)):
         return limit.expectation
     if start.Q.ndim == 3:

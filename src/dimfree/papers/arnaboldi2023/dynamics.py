@@ -31,7 +31,8 @@ def _one_step() -> tuple[Claim, ...]:
     sgd = OnlineSGD(RATE, readout_rate=RATE)
     student, teacher = W @ x / d**0.5, signal[None] @ x / d**0.5
     slopes, readout_gradient = problem.gradients(*map(jnp.asarray, (student, teacher, z, a)))
-    arguments = (jnp.asarray(W), jnp.asarray(a), jnp.asarray(x)[None], slopes[None], readout_gradient, jnp.zeros(()))
+    gradient = jnp.outer(slopes, jnp.asarray(x)) / d**0.5
+    arguments = (jnp.asarray(W), jnp.asarray(a), gradient, readout_gradient, jnp.zeros(()))
     W_after, a_after = (np.asarray(part) for part in sgd.move(*arguments))
 
     f = np.mean(a * student**2)
@@ -293,7 +294,7 @@ def _sphere() -> tuple[Claim, ...]:
     u = np.linalg.cholesky(np.asarray(state.covariance)) @ np.random.default_rng(4).normal(size=p + 1)
     z, student, teacher = 0.3, u[:p], u[p]
     error = teacher**2 + NOISE**0.5 * z - np.mean(student**2)
-    problem, sgd = limit.problem, limit.algorithm
+    problem, sgd = PhaseRetrieval(width=p, noise=NOISE), limit.algorithm
     moments = problem.sample_moments(jnp.asarray(student), jnp.asarray([teacher]), jnp.asarray(z), jnp.ones(p))
     increment = sgd.increment(problem.completed(state), moments, jnp.zeros(()))
     g = RATE / p

@@ -1,0 +1,291 @@
+"""Classifying Gaussian clusters with a two-layer network."""
+
+import functools
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
+
+from ..errors import InvalidInput, is_concrete, positive_integer, require
+from ..gaussian.activations import Activation, as_activation
+from ..gaussian.probing import probe
+from ..gaussian.relu import Relu
+from ..gaussian.two_relus import ReluAverages, relu_averages
+from ..state import State
+from .base import Moments
+from .clusters import Clusters
+from .field_problem import FieldProblem
+from .two_layer import Normalisation, scale_of
+
+
+def _cross_entropy(output, label):
+    if label.ndim == 0:
+        return jax.nn.softplus(output) - label * output
+    return jax.nn.logsumexp(output) - jnp.sum(label * output)
+
+
+def _half_square(output, label):
+    return 0.5 * jnp.sum((output - label) ** 2)
+
+
+_LOSSES = {"cross-entropy": _cross_entropy, "square": _half_square}
+
+
+class Mixture(FieldProblem):
+    r"""A two-layer network that learns the labels of Gaussian clusters.
+
+    $$ x = \sum_r \text{means}_{cr} \frac{w^*_r}{\sqrt d} + \frac{g}{\sqrt{\text{snr}}}, \quad g \sim N(0, I_d),
+       \qquad \text{output}_o = \sum_j a_{oj} \, g(\lambda_j), $$
+
+    with cluster c drawn by its probability. The directions $w^*_r$ that the means are made of take the place of
+    teachers: M is the overlap of students with them, and P = 1 makes them orthonormal. A penalty on the weights is the
+    algorithm's (`ridge`), as is the training of the readout (`readout_rate`).
+
+    Averages need the student fields only. They are known to 1e-12 for one or two ReLU neurons with a single output, and
+    by quadrature else.
+
+    **Arguments:**
+
+    - `means`: coordinates of the cluster means, shape `(c, k)`.
+    - `labels`: one for each cluster. Numbers (0 or 1 for the cross-entropy) for a network with one output; class
+      numbers 0, 1, 2, ... for the cross-entropy of three or more classes; or one row for each cluster, shape
+      `(c, outputs)`.
+    - `width`: number of neurons, p.
+    - `snr`: one over the variance of a coordinate of an input, a number or one for each cluster; `numpy.inf` makes the
+      clusters points.
+    - `probabilities`: of the clusters; equal if left out.
+    - `activation`: a name, or any JAX function of a number.
+    - `loss`: `"cross-entropy"`, `"square"` (halved), or any JAX function of output and label to a number.
+    - `readout`: second-layer weights $a$, shape `(p,)` or `(outputs, p)`; ones if left out.
+    - `normalisation`: the factor in front of the sum over neurons, `"sum"`, `"sqrt"` or `"mean"`.
+
+    Ben Arous, Gheissari & Jagannath 2022, sections 4 and 5 (`Mixture.binary`, `Mixture.xor`): their step size is
+    learning_rate / d, their time learning_rate * alpha, their R is $Q - M M^\top$.
+
+    ??? example
+        >>> import dimfree, jax.numpy as jnp
+        >>> three = dimfree.Mixture(
+        ...     means=[[1.0, 0.0], [-0.5, 0.9], [-0.5, -0.9]], labels=[0, 1, 2], width=3, snr=4.0,
+        ...     activation=jnp.tanh, readout=jnp.eye(3),
+        ... )
+    """
+
+    width: int = eqx.field(static=True)
+    activation: Activation = eqx.field(static=True)
+    output_loss: Callable = eqx.field(static=True)
+    normalisation: Normalisation = eqx.field(static=True)
+    loss_is_smooth: bool = eqx.field(static=True)
+    inputs: Clusters
+    readout: Float[Array, " n"]
+
+    def __init__(
+        self,
+        means: ArrayLike | Array,
+        labels: ArrayLike | Array,
+        width: int,
+        snr: float | ArrayLike | Array,
+        probabilities: ArrayLike | Array | None = None,
+        activation: str | Callable = "relu",
+        loss: str | Callable = "cross-entropy",
+        readout: ArrayLike | Array | None = None,
+        normalisation: Normalisation = "sum",
+    ):
+        self.width = positive_integer(width, "width")
+        self.activation = as_activation(activation)
+        scale_of(normalisation, 1)
+        self.normalisation = normalisation
+        means = jnp.asarray(means, float)
+        if means.ndim != 2:
+            raise InvalidInput(
+                f"means has shape {means.shape}; give one row of k coordinates for each cluster, (c, k)."
+            )
+        number = means.shape[0]
+        labels = _as_labels(labels, number, loss)
+        self.inputs = Clusters(_as_probabilities(probabilities, number), means, _as_variances(snr, number), labels)
+        self.output_loss = _as_loss(loss)
+        self.loss_is_smooth = self._probe(loss)
+        self.readout = self._as_readout(readout)
+
+    @classmethod
+    def binary(cls, width: int, snr: float | Array, readout: ArrayLike | Array | None = None) -> "Mixture":
+        """Two clusters at plus and minus one direction, labels 1 and 0: ReLU network, cross-entropy."""
+        return cls([[1.0], [-1.0]], [1, 0], width, snr, readout=readout)
+
+    @classmethod
+    def xor(cls, width: int, snr: float | Array, readout: ArrayLike | Array | None = None) -> "Mixture":
+        """Four clusters at plus and minus two directions, label 1 for the first direction and 0 for the second."""
+        means = [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]
+        return cls(means, [1, 1, 0, 0], width, snr, readout=readout)
+
+    @property
+    def clusters(self) -> Clusters:
+        return self.inputs
+
+    @property
+    def teacher_width(self) -> int:
+        return self.inputs.means.shape[-1]
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The shape of the network's output: none of a number, or how many numbers."""
+        return self.inputs.labels.shape[1:]
+
+    @property
+    def scale(self) -> float:
+        """The factor in front of the sum over neurons."""
+        return scale_of(self.normalisation, self.width)
+
+    @property
+    def smooth(self) -> bool:
+        return self.activation.smooth and self.loss_is_smooth
+
+    @property
+    def sees_teacher(self) -> bool:
+        return False
+
+    @property
+    def noise_nodes(self) -> int:
+        return 1  # there is no label noise
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return ("benarous2022",)
+
+    def output(self, student: Float[Array, " p"], readout: Float[Array, " n"]) -> Float[Array, "*outputs"]:
+        """What the network says of an input with these fields."""
+        return self.scale * (readout.reshape(*self.outputs, self.width) @ self.activation.function(student))
+
+    def loss(self, student, teacher, noise, readout, label=None):
+        assert readout is not None
+        return self.output_loss(self.output(student, readout), label)
+
+    @property
+    def knows_moments(self) -> bool:
+        is_relu = isinstance(self.activation.integrals, Relu) or self.activation.function is jax.nn.relu
+        is_small = self.width <= 2 and self.outputs == ()
+        return is_relu and is_small and self.inputs.variances is not None and _is_very_smooth(self.output_loss)
+
+    def known_moments(self, state: State) -> Moments | None:
+        """For one or two ReLU neurons, averages over the student fields; teacher fields follow by Stein's lemma."""
+        if not self.knows_moments:
+            return None
+        averages, readout = self._relu_averages(state), self.readout_of(state)
+        assert readout is not None
+        weights, spread = self.scale * readout, self.inputs.spread
+        covariance = jnp.concatenate([state.Q, state.M], axis=1)
+        with_fields = jax.vmap(lambda average, mean, variance: average.with_fields(mean, variance * covariance))(
+            averages, self.inputs.field_means(state), spread
+        )
+        gradient = jnp.tensordot(self.inputs.probabilities, with_fields, 1)
+        square = jnp.tensordot(self.inputs.probabilities * spread, averages.square, 1)
+        return Moments(
+            student=weights[:, None] * gradient[:, : self.width],
+            teacher=weights[:, None] * gradient[:, self.width :],
+            square=weights[:, None] * weights * square,
+            readout=self.scale * jnp.diagonal(gradient),
+        )
+
+    def known_risk(self, state: State) -> Float[Array, ""] | None:
+        return self.inputs.probabilities @ self._relu_averages(state).loss if self.knows_moments else None
+
+    def _relu_averages(self, state: State) -> ReluAverages:
+        """The averages in each cluster."""
+        readout = self.readout_of(state)
+        assert readout is not None
+
+        def in_cluster(label, mean, variance):
+            return relu_averages(self.output_loss, label, self.scale * readout, mean, variance * state.Q)
+
+        means = self.inputs.field_means(state)[:, : self.width]
+        return jax.vmap(in_cluster)(self.inputs.labels, means, self.inputs.spread)
+
+    def _as_readout(self, readout) -> Float[Array, " n"]:
+        shape = (*self.outputs, self.width)
+        array = jnp.ones(shape) if readout is None else jnp.asarray(readout, float)
+        if array.shape not in (shape, (np.prod(shape),)):
+            raise InvalidInput(
+                f"readout has shape {array.shape}; {self.width} neurons with {shape[0] if self.outputs else 1} "
+                f"output(s) need {shape}."
+            )
+        return array.reshape(-1)
+
+    def _probe(self, loss) -> bool:
+        if not callable(loss):
+            return True
+        outputs = self.outputs[0] if self.outputs else 1
+        label = jnp.ones(self.outputs)
+        return probe(
+            lambda output: loss(output.reshape(self.outputs), label),
+            outputs,
+            name="loss",
+            arguments=f"an output and a label, both of shape {self.outputs}",
+        )
+
+
+@functools.lru_cache(maxsize=256)
+def _is_very_smooth(loss: Callable) -> bool:
+    """Whether a loss has four derivatives, which the averages over ReLU neurons and their slopes are made of."""
+    if loss in _LOSSES.values():
+        return True
+    curvature = jax.grad(jax.grad(loss))
+    names = {"name": "the curvature of loss", "arguments": "an output and a label"}
+    try:
+        return all(probe(lambda x: f(x[0], jnp.ones(())), 1, **names) for f in (loss, curvature))
+    except InvalidInput:
+        return False
+
+
+def _as_loss(loss) -> Callable:
+    if callable(loss):
+        return loss
+    if loss not in _LOSSES:
+        raise InvalidInput(
+            f"loss = {loss!r} was given; choose one of {', '.join(map(repr, _LOSSES))}, or give a JAX function of "
+            "output and label."
+        )
+    return _LOSSES[loss]
+
+
+def _as_labels(labels, number: int, loss) -> Float[Array, "c *outputs"]:
+    labels = jnp.asarray(labels, float)
+    if labels.ndim not in (1, 2) or labels.shape[0] != number:
+        raise InvalidInput(
+            f"labels has shape {labels.shape}; give one label, or one row, for each of {number} clusters."
+        )
+    if loss == "cross-entropy" and labels.ndim == 1 and is_concrete(labels):
+        values = np.asarray(labels)
+        require(
+            (values >= 0) & (values == np.round(values)),
+            f"labels = {values} was given; for the cross-entropy they are class numbers 0, 1, 2, ...",
+        )
+        if values.max() > 1:
+            return jax.nn.one_hot(values.astype(int), int(values.max()) + 1)
+    return labels
+
+
+def _as_probabilities(probabilities, number: int) -> Float[Array, " c"]:
+    array = jnp.full(number, 1 / number) if probabilities is None else jnp.asarray(probabilities, float)
+    if array.shape != (number,):
+        raise InvalidInput(f"probabilities has shape {array.shape}; give one for each of {number} clusters.")
+    if is_concrete(array):
+        require(np.asarray(array) >= 0, f"probabilities = {probabilities} was given; they may not be negative.")
+        require(
+            abs(float(array.sum()) - 1) < 1e-9,
+            f"probabilities = {probabilities} was given; they must sum to 1, not {float(array.sum()):g}.",
+        )
+    return array
+
+
+def _as_variances(snr, number: int) -> Float[Array, " c"] | None:
+    array = jnp.asarray(snr, float)
+    if array.shape not in ((), (number,)):
+        raise InvalidInput(f"snr has shape {array.shape}; give one number, or one for each of {number} clusters.")
+    if is_concrete(array):
+        require(np.asarray(array) > 0, f"snr = {snr} was given; it is one over a variance and must be positive.")
+        if np.isinf(np.asarray(array)).all():
+            return None
+    return jnp.broadcast_to(1 / array, (number,))

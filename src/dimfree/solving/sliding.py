@@ -1,0 +1,102 @@
+"""Integrating a drift that jumps: clusters that are points, and neurons with a kink at zero."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ..limits import MeanLimit
+from ..problems.clusters import Clusters
+from ..state import State
+from ..trajectory import Outcome
+
+
+def slides(limit: MeanLimit) -> bool:
+    """Whether the drift jumps where a neuron is orthogonal to a cluster: points seen through a kink."""
+    return _points(limit) is not None and not limit.problem.smooth
+
+
+def _points(limit: MeanLimit) -> Clusters | None:
+    clusters = getattr(limit.problem, "clusters", None)
+    return clusters if isinstance(clusters, Clusters) and clusters.variances is None else None
+
+
+@eqx.filter_jit
+def solve_sliding(limit: MeanLimit, start: State, alphas, steps: int, largest: float, stop) -> dict[str, Any]:
+    r"""Heun's method with projection on the surfaces that the solution slides along (Filippov's solution).
+
+    The drift jumps where $h_{ic} = M_i \cdot \text{means}_c$ changes sign. Where it points to the surface from both
+    sides the solution stays on it. The cluster moves $M_i$ along $P \, \text{means}_c$ only, and its part in the
+    gradient of the readout is proportional to $h_{ic}$, so that projecting along that direction is the sliding motion
+    itself. A step that only crosses is left as it is, with an error of first order in the step.
+    """
+    inverse_P = jnp.linalg.inv(start.P)
+    intervals = jnp.diff(alphas, prepend=0.0)
+    substeps = max(1, -(-steps // max(1, alphas.shape[0] - 1)))
+
+    def advance(before: State, alpha, step) -> State:
+        drift = limit.drift(alpha, before)
+        guess = _moved(before, step, drift)
+        there = limit.drift(alpha + step, guess)
+        after = _moved(_moved(before, step / 2, drift), step / 2, there)
+        return _project(limit, inverse_P, before, guess, there, after)
+
+    def substep(carry, inputs):
+        state, outcome, stopped_at = carry
+        alpha, step = inputs
+        new = advance(state, alpha, step)
+        running = outcome == Outcome.COMPLETED
+        diverged = ~jnp.all(jnp.abs(new.Q) < largest)
+        reached = jnp.asarray(False if stop is None else stop(new) >= 0)
+        ended = jnp.where(diverged, Outcome.DIVERGED, jnp.where(reached, Outcome.STOPPED, Outcome.COMPLETED))
+        outcome = jnp.where(running, ended, outcome)
+        stopped_at = jnp.where(running & (diverged | reached), alpha + step, stopped_at)
+        state = jax.tree.map(lambda a, b: jnp.where(running & ~diverged, a, b), new, state)
+        return (state, outcome, stopped_at), None
+
+    def interval(carry, inputs):
+        end, length = inputs
+        step = length / substeps
+        begins = end - length + step * jnp.arange(substeps)
+        carry, _ = jax.lax.scan(substep, carry, (begins, jnp.full(substeps, step)))
+        return carry, carry[0]
+
+    at_start = jnp.asarray(False if stop is None else stop(start) >= 0)
+    outcome = jnp.where(at_start, Outcome.STOPPED, Outcome.COMPLETED)
+    carry = (start, outcome, jnp.where(at_start, 0.0, jnp.nan))
+    (_, outcome, stopped_at), saved = jax.lax.scan(interval, carry, (alphas, intervals))
+    return {"state": saved, "outcome": outcome, "stopped_at": stopped_at}
+
+
+def _moved(state: State, step, drift: State) -> State:
+    return jax.tree.map(lambda value, rate: value + step * rate, state, drift)
+
+
+def _project(limit: MeanLimit, inverse_P, before: State, guess: State, there: State, after: State) -> State:
+    """The State after a step, put back on every surface that it crossed and that would send it back."""
+    points = _points(limit)
+    assert points is not None
+    crossed = _differ(before, guess, points) | _differ(before, after, points)
+    sent_back = crossed & (_fields(guess, points) * _fields(there, points) < 0)
+    M = after.M
+    for c in range(points.number):
+        normal = points.means[c] @ after.P
+        length = normal @ points.means[c]
+        excess = (M @ points.means[c]) / jnp.where(length > 0, length, 1.0)
+        put_back = M - jnp.outer(excess, normal)
+        # Rounding must not leave a neuron beside the surface it was put on.
+        put_back = jnp.where(jnp.abs(put_back) < 1e-15, 0.0, put_back)
+        M = jnp.where(sent_back[:, c, None], put_back, M)
+    # What students have outside the span of the clusters does not change.
+    Q = after.Q + M @ inverse_P @ M.T - after.M @ inverse_P @ after.M.T
+    return State(Q=Q, M=M, P=after.P, readout=after.readout)
+
+
+def _fields(state: State, points: Clusters) -> Float[Array, "p c"]:
+    return state.M @ points.means.T
+
+
+def _differ(one: State, other: State, points: Clusters) -> Bool[Array, "p c"]:
+    return jnp.sign(_fields(one, points)) != jnp.sign(_fields(other, points))
