@@ -54,7 +54,7 @@ def weight_derivatives(
         if problem.smooth:
             return _pair_derivatives(problem, weights, students, teachers, companion)
     if not isinstance(problem, FieldProblem) or problem.clusters is not None:
-        if not problem.smooth:
+        if not (problem.smooth or problem.knows_moments):
             raise InvalidInput(
                 "The Hessian of a loss with kinks is known for standard normal inputs only, and those of this problem "
                 "come from clusters. Use a smooth activation."

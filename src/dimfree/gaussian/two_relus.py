@@ -3,7 +3,6 @@
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,7 +15,7 @@ from .relu import DUPLICATE
 _REACH = 9.0  # standard deviations beyond which a normal density is rounding
 _STEPS = np.arange(-_REACH, _REACH + 1, 3)  # panels that resolve a normal density or its integral, in its own scale
 _OUTPUTS = np.concatenate([-(2.5 ** np.arange(5)), [0], 2.5 ** np.arange(5)])  # the same for a loss, off the label
-_NODES = 16
+_NODES = 12
 _TINY = 1e-150  # stands in for a scale of zero: what is divided by it lands beyond reach
 
 
@@ -60,11 +59,12 @@ def relu_averages(
 
     Where the signs of the fields are given, the output is linear in them: along it one integrates numerically, across
     it the normal law integrates to error functions. Right to 1e-12 for any weights, means and covariances, singular
-    ones included, as long as the loss does not change faster than on the scale of one (or of the distance between
-    output and label, where that is larger): so do the cross-entropy, the square and the logarithm of cosh.
+    ones included, for losses that change on the scale of one, or of the distance between output and label where that
+    is larger: the cross-entropy, the square, the logarithm of cosh.
 
-    Derivatives of any order are right wherever they exist, and are averages themselves (see `orthant_average`). Where
-    two fields coincide, `square` has an infinite one; that part of it is replaced by zero.
+    Derivatives are averages themselves (see `orthant_average`). First ones are right wherever they exist, singular
+    covariances included; higher ones where the covariance is regular. Where two fields coincide, `square` has an
+    infinite one; that part of it is replaced by zero. A field that is zero always counts as positive half of the time.
 
     **Arguments:**
 
@@ -94,7 +94,7 @@ def relu_averages(
 
 
 def _active_orthants(
-    function, parameters, weights, mean, covariance
+    function, label, weights, mean, covariance
 ) -> tuple[Float[Array, "orthants *values"], Float[np.ndarray, "orthants n"]]:
     """The average of a function of the output over each choice of which fields are positive, and the choices.
 
@@ -106,14 +106,14 @@ def _active_orthants(
 
     def average(choice, sign):
         turned = sign * mean, jnp.outer(sign, sign) * covariance
-        return orthant_average(function, parameters, choice * weights, *turned)
+        return orthant_average(function, label, choice * weights, *turned)
 
     return jax.vmap(average)(jnp.asarray(active), jnp.asarray(2 * active - 1)), active
 
 
 def orthant_average(
-    function: Callable[[Float[Array, ""], Any], Float[Array, "*values"]],
-    parameters: Any,
+    function: Callable[[Float[Array, ""], Float[Array, ""]], Float[Array, "*values"]],
+    label: Float[Array, ""],
     weights: Float[Array, " n"],
     mean: Float[Array, " n"],
     covariance: Float[Array, "n n"],
@@ -132,21 +132,20 @@ def orthant_average(
 
     **Arguments:**
 
-    - `function`: smooth, of a number and the parameters; closing over traced values is an error.
-    - `parameters`: what else it depends on; nodes gather where the output is near the first of them, the label.
+    - `function`: smooth, of the output and the label; closing over traced values is an error.
+    - `label`: a number.
     - `weights`, `mean`, `covariance`: $w$, $m$, $C$.
     """
     if weights.shape[0] == 0:
-        return function(jnp.zeros(()), parameters)
-    return _average(weights, mean, covariance, parameters, function=function)
+        return function(jnp.zeros(()), label)
+    return _average(weights, mean, covariance, label, function=function)
 
 
 @eqx.filter_custom_jvp
-def _average(weights, mean, covariance, parameters, *, function):
+def _average(weights, mean, covariance, label, *, function):
     """One integral along the output, in units of its standard deviation."""
     along, across = _along_and_across(weights, covariance)
     center, spread = weights @ mean, weights @ along
-    label = jax.tree.leaves(parameters)[0]
     marks = jnp.concatenate([jnp.zeros(1), label + _OUTPUTS])  # the fields change sign together at zero
     edges = [jnp.asarray(_STEPS), (marks - center) / jnp.where(jnp.abs(spread) > _TINY, spread, _TINY)]
     for a in range(len(weights)):
@@ -157,14 +156,14 @@ def _average(weights, mean, covariance, parameters, *, function):
     nodes, rule = _panels(jnp.concatenate(edges))
     probability = _all_positive(mean[:, None] + along[:, None] * nodes, across)
     outputs = jnp.where(probability > 0, center + spread * nodes, 0.0)
-    return jnp.tensordot(rule * probability, jax.vmap(function, in_axes=(0, None))(outputs, parameters), 1)
+    return jnp.tensordot(rule * probability, jax.vmap(function, in_axes=(0, None))(outputs, label), 1)
 
 
 @_average.def_jvp
 def _average_jvp(primals, tangents, *, function):
-    weights, mean, covariance, parameters = primals
-    d_weights, d_mean, d_covariance, d_parameters = tangents
-    place = (parameters, weights, mean, covariance)
+    weights, mean, covariance, label = primals
+    d_weights, d_mean, d_covariance, d_label = tangents
+    place = (label, weights, mean, covariance)
     (value, slope), gradients = _value_and_gradient(functools.partial(_and_slope, function), *place)
     gradient, gradient_of_slope = gradients[:, 0], gradients[:, 1]
     total = jnp.zeros_like(value)
@@ -175,28 +174,27 @@ def _average_jvp(primals, tangents, *, function):
     if d_weights is not None:
         moved = jnp.tensordot(mean, slope, 0) + jnp.tensordot(covariance, gradient_of_slope, 1)
         total = total + jnp.tensordot(d_weights, moved, 1)
-    if jax.tree.leaves(d_parameters):
-        along = functools.partial(_along_parameters, function)
-        total = total + orthant_average(along, (parameters, d_parameters), weights, mean, covariance)
+    if d_label is not None:
+        total = total + d_label * orthant_average(functools.partial(_label_slope, function), *place)
     return value, total
 
 
-def _value_and_gradient(function, parameters, weights, mean, covariance):
+def _value_and_gradient(function, label, weights, mean, covariance):
     r"""$G(f)$ and $\mathbb{E}[\partial_a \Phi] = \rho_a G_a(f) + w_a G(f')$."""
-    value, slope = orthant_average(functools.partial(_and_slope, function), parameters, weights, mean, covariance)
+    value, slope = orthant_average(functools.partial(_and_slope, function), label, weights, mean, covariance)
     gradient = []
     for a in range(len(weights)):
         density, rest, _ = _face(weights, mean, covariance, a)
-        gradient.append(density * orthant_average(function, parameters, *rest) + weights[a] * slope)
+        gradient.append(density * orthant_average(function, label, *rest) + weights[a] * slope)
     return value, jnp.stack(gradient) if gradient else jnp.zeros((0, *value.shape))
 
 
-def _second(function, parameters, weights, mean, covariance, gradient_of_slope):
+def _second(function, label, weights, mean, covariance, gradient_of_slope):
     r"""$\mathbb{E}[\partial_a \partial_b \Phi] = w_a g_b(f') + \rho_a X_{ab}$."""
     rows = []
     for a in range(len(weights)):
         density, rest, regression = _face(weights, mean, covariance, a)
-        value, others = _value_and_gradient(function, parameters, *rest)
+        value, others = _value_and_gradient(function, label, *rest)
         own = -mean[a] / _safe(covariance[a, a])[0] * value - jnp.tensordot(regression, others, 1)
         row = jnp.concatenate([others[:a], own[None], others[a:]])
         rows.append(weights[a] * gradient_of_slope + density * row)
@@ -274,27 +272,25 @@ def _all_positive(center: Float[Array, "n nodes"], across: Float[Array, " n"]) -
     return jnp.maximum(erf(upper / np.sqrt(2)) - erf(lower / np.sqrt(2)), 0.0) / 2
 
 
-# Functions of an output and parameters. At module level, so that they are equal when their arguments are.
+# Functions of an output and a label. At module level, so that they are equal when their arguments are.
 
 
-def _slope(function, output, parameters):
-    return jax.jvp(lambda x: function(x, parameters), (output,), (jnp.ones_like(output),))[1]
+def _slope(function, output, label):
+    return jax.jvp(lambda x: function(x, label), (output,), (jnp.ones_like(output),))[1]
 
 
-def _and_slope(function, output, parameters):
-    return jnp.stack(jax.jvp(lambda x: function(x, parameters), (output,), (jnp.ones_like(output),)))
+def _and_slope(function, output, label):
+    return jnp.stack(jax.jvp(lambda x: function(x, label), (output,), (jnp.ones_like(output),)))
 
 
-def _loss_and_slopes(loss, output, parameters):
-    slope, curvature = _and_slope(functools.partial(_slope, loss), output, parameters)
-    return jnp.stack([_change(loss, output, parameters), slope, curvature, slope**2])
+def _loss_and_slopes(loss, output, label):
+    slope, curvature = _and_slope(functools.partial(_slope, loss), output, label)
+    return jnp.stack([_change(loss, output, label), slope, curvature, slope**2])
 
 
-def _change(function, output, parameters):
-    return function(output, parameters) - function(jnp.zeros_like(output), parameters)
+def _change(function, output, label):
+    return function(output, label) - function(jnp.zeros_like(output), label)
 
 
-def _along_parameters(function, output, parameters):
-    place, direction = parameters
-    value, change = eqx.filter_jvp(lambda theta: function(output, theta), (place,), (direction,))
-    return jnp.zeros_like(value) if change is None else change
+def _label_slope(function, output, label):
+    return jax.jvp(lambda y: function(output, y), (label,), (jnp.ones_like(label),))[1]

@@ -15,6 +15,7 @@ from ..gaussian.activations import Activation, as_activation
 from ..gaussian.probing import probe
 from ..gaussian.relu import Relu
 from ..gaussian.two_relus import ReluAverages, relu_averages
+from ..printing import as_call
 from ..state import State
 from .base import Moments
 from .clusters import Clusters
@@ -120,6 +121,20 @@ class Mixture(FieldProblem):
         """Four clusters at plus and minus two directions, label 1 for the first direction and 0 for the second."""
         means = [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]
         return cls(means, [1, 1, 0, 0], width, snr, readout=readout)
+
+    def __repr__(self) -> str:
+        names = {function: name for name, function in _LOSSES.items()}
+        return as_call(
+            self,
+            means=self.inputs.means,
+            labels=self.inputs.labels,
+            width=self.width,
+            snr=np.inf if self.inputs.variances is None else 1 / self.inputs.variances,
+            probabilities=self.inputs.probabilities,
+            activation=self.activation,
+            loss=names.get(self.output_loss, self.output_loss),
+            readout=self.readout,
+        )
 
     @property
     def clusters(self) -> Clusters:
@@ -231,11 +246,13 @@ def _is_very_smooth(loss: Callable) -> bool:
     """Whether a loss has four derivatives, which the averages over ReLU neurons and their slopes are made of."""
     if loss in _LOSSES.values():
         return True
-    curvature = jax.grad(jax.grad(loss))
-    names = {"name": "the curvature of loss", "arguments": "an output and a label"}
+
+    def is_smooth(function):
+        return probe(lambda x: function(x[0], jnp.ones(())), 1, name="loss", arguments="an output and a label")
+
     try:
-        return all(probe(lambda x: f(x[0], jnp.ones(())), 1, **names) for f in (loss, curvature))
-    except InvalidInput:
+        return is_smooth(loss) and is_smooth(jax.grad(jax.grad(loss)))
+    except InvalidInput:  # the fourth derivative is not finite
         return False
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, is_concrete, positive_integer
+from ..errors import InvalidInput, is_concrete, nonnegative_number, positive_integer
 from ..gaussian.chi_square import chi_square
 from ..gaussian.factor import psd_factor
 from ..problems import Problem
@@ -21,6 +21,7 @@ def random_state(
     key: PRNGKeyArray,
     norm: float | Array = 1.0,
     P: ArrayLike | Array | None = None,
+    readout_scale: float | Array | None = None,
 ) -> State:
     r"""The State of random students in dimension d: independent directions, each of norm `norm` times $\sqrt d$.
 
@@ -33,6 +34,7 @@ def random_state(
     - `key`: random key.
     - `norm`: so that the diagonal of Q is `norm ** 2`.
     - `P`: overlaps of the teachers, the identity if left out.
+    - `readout_scale`: standard deviation of a random Gaussian readout; the problem's own readout if left out.
     """
     d = positive_integer(d, "d")
     p, k = problem.width, problem.teacher_width
@@ -42,7 +44,13 @@ def random_state(
     teacher, in_use = psd_factor(P)
     if is_concrete(in_use) and int(jnp.sum(in_use)) > d:
         raise InvalidInput(f"{k} teachers with independent directions do not fit in d = {d} dimensions; take d >= {k}.")
-    return _random_overlaps(key, jnp.asarray(d, float), jnp.asarray(norm, float), P, teacher, problem.readout, p)
+    readout = problem.readout
+    if readout_scale is not None:
+        if readout is None:
+            raise InvalidInput("readout_scale was given, but the problem has no readout; leave it out.")
+        nonnegative_number(readout_scale, "readout_scale")
+        readout = readout_scale * jax.random.normal(jax.random.fold_in(key, 1), readout.shape)
+    return _random_overlaps(key, jnp.asarray(d, float), jnp.asarray(norm, float), P, teacher, readout, p)
 
 
 @functools.partial(jax.jit, static_argnames="p")
