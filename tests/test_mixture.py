@@ -143,6 +143,16 @@ def test_three_classes_learn_and_are_told_apart():
     assert np.array_equal(outputs.argmax(axis=0), [0, 1, 2])
 
 
+def test_infinite_signal_to_noise_is_known_inside_jit():
+    @jax.jit
+    def drift(M):
+        limit = dimfree.ode(dimfree.Mixture.binary(2, np.inf), TRAINED)
+        return limit.drift(0.0, dimfree.State(Q=M @ M.T, M=M, readout=[1.0, -1.0])).M
+
+    M = jnp.asarray([[0.5], [-0.5]])
+    np.testing.assert_allclose(drift(M), [[0.5 * expit(-0.5) - RIDGE * 0.5], [-0.5 * expit(-0.5) + RIDGE * 0.5]])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

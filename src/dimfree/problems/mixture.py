@@ -298,11 +298,11 @@ def _as_probabilities(probabilities, number: int) -> Float[Array, " c"]:
 
 
 def _as_variances(snr, number: int) -> Float[Array, " c"] | None:
+    if is_concrete(snr):  # looked at before it is an array of JAX, which inside jit cannot be
+        require(np.asarray(snr) > 0, f"snr = {snr} was given; it is one over a variance and must be positive.")
+        if np.isinf(np.asarray(snr)).all():
+            return None
     array = jnp.asarray(snr, float)
     if array.shape not in ((), (number,)):
         raise InvalidInput(f"snr has shape {array.shape}; give one number, or one for each of {number} clusters.")
-    if is_concrete(array):
-        require(np.asarray(array) > 0, f"snr = {snr} was given; it is one over a variance and must be positive.")
-        if np.isinf(np.asarray(array)).all():
-            return None
     return jnp.broadcast_to(1 / array, (number,))
