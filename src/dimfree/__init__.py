@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from .analysis import (
         BestLearningRate,
         ExitTime,
+        FixedPoint,
+        FixedPoints,
         HessianSpectrum,
+        basins,
         best_learning_rate,
         best_schedule,
         closest_solution,
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
         critical_points,
         degrees_of_freedom,
         exit_time,
+        fixed_points,
         hessian,
         late_risk,
         norm_learning,
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
     from .citations import cite
     from .errors import InvalidInput
     from .gaussian.rules import GaussHermite, Sobol
-    from .limits import gradient_flow, linear_noise, ode, sde
+    from .limits import RescaledLimit, gradient_flow, linear_noise, ode, rescaled, rescaled_overlaps, sde
     from .papers import Claim, Reproduction, claims, reproduce
     from .problems import (
         LocalFields,
@@ -73,6 +77,9 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "gradient_flow",
     "sde",
     "linear_noise",
+    "rescaled",
+    "rescaled_overlaps",
+    "RescaledLimit",
     "GaussHermite",
     "Sobol",
     "solve",
@@ -86,6 +93,10 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "best_learning_rate",
     "best_schedule",
     "BestLearningRate",
+    "fixed_points",
+    "FixedPoints",
+    "FixedPoint",
+    "basins",
     "hessian",
     "HessianSpectrum",
     "critical_points",
@@ -121,7 +132,10 @@ _HOMES = {
     "analysis": (
         "BestLearningRate",
         "ExitTime",
+        "FixedPoint",
+        "FixedPoints",
         "HessianSpectrum",
+        "basins",
         "best_learning_rate",
         "best_schedule",
         "closest_solution",
@@ -129,6 +143,7 @@ _HOMES = {
         "critical_points",
         "degrees_of_freedom",
         "exit_time",
+        "fixed_points",
         "hessian",
         "late_risk",
         "norm_learning",
@@ -139,7 +154,7 @@ _HOMES = {
     "papers": ("Claim", "Reproduction", "claims", "reproduce"),
     "state": ("State",),
     "simulation": ("random_state", "simulate"),
-    "limits": ("gradient_flow", "linear_noise", "ode", "sde"),
+    "limits": ("RescaledLimit", "gradient_flow", "linear_noise", "ode", "rescaled", "rescaled_overlaps", "sde"),
     "gaussian.rules": ("GaussHermite", "Sobol"),
     "solving": ("solve",),
     "trajectory": ("Outcome", "Trajectory"),

@@ -1,7 +1,9 @@
-"""What it means: exit times, learning rates, landscapes, plateaus and solutions."""
+"""What it means: exit times, learning rates, fixed points, landscapes, plateaus and solutions."""
 
+from .basins import basins
 from .critical_points import critical_points, quadratic_critical_points
 from .exit_times import ExitTime, exit_time
+from .fixed_points import FixedPoint, FixedPoints, fixed_points
 from .landscape import HessianSpectrum, hessian
 from .learning_rates import BestLearningRate, best_learning_rate, best_schedule
 from .quadratic_networks import norm_learning, plateau
@@ -16,7 +18,10 @@ from .solution_manifold import (
 __all__ = [
     "BestLearningRate",
     "ExitTime",
+    "FixedPoint",
+    "FixedPoints",
     "HessianSpectrum",
+    "basins",
     "best_learning_rate",
     "best_schedule",
     "closest_solution",
@@ -24,6 +29,7 @@ __all__ = [
     "critical_points",
     "degrees_of_freedom",
     "exit_time",
+    "fixed_points",
     "hessian",
     "late_risk",
     "norm_learning",

@@ -133,14 +133,15 @@ class FieldProblem(Problem):
         - `companion`: whether to take another rule of the kind, to estimate the error with.
         - `linear_in_teacher`: whether the function depends on the teacher fields linearly, apart from the loss. If the
           loss does not see them, it is then enough to integrate over the student fields, with the teacher fields at
-          their mean given those.
+          their mean: that given the student fields, or, where the loss is smooth, that in the cluster (the rest follows
+          by Stein's lemma, also where Q is singular and there is no regression).
         """
         reduced = linear_in_teacher and not self.sees_teacher
         covariance = state.Q if reduced else state.covariance
         field_rule = self.rule(rule, fields=covariance.shape[-1])
         field_rule = field_rule.companion() if companion else field_rule
         of_fields = functools.partial(_of_reduced_fields if reduced else _of_fields, function)
-        regression = jnp.linalg.pinv(state.Q, hermitian=True) @ state.M if reduced else None
+        regression = jnp.linalg.pinv(state.Q, hermitian=True) @ state.M if reduced and not self.smooth else None
         readout, clusters = self.readout_of(state), self.clusters
 
         def in_cluster(mean, variance, label):
@@ -161,7 +162,9 @@ class FieldProblem(Problem):
         known = None if rule is not None or companion else self.known_moments(state)
         if known is not None:
             return known
-        return self.average(_sample_moments, None, state, rule, companion=companion, linear_in_teacher=True)
+        by_parts = self.smooth and not self.sees_teacher
+        of_sample = _moments_by_parts if by_parts else _sample_moments
+        return self.average(of_sample, state.M, state, rule, companion=companion, linear_in_teacher=True)
 
     def increment_covariance(self, increment, parameters, state: State, rule: Rule | None) -> Float[Array, "n n"]:
         known = self.known_second_moments(state) if rule is None else None
@@ -263,11 +266,11 @@ def _of_fields(function, fields, noise, parameters):
 
 def _of_reduced_fields(function, student, noise, parameters):
     inner, mean, regression = parameters
-    if mean is None:
-        teacher = student @ regression
-    else:
-        student_mean, teacher_mean = split_fields(inner[0], mean)
-        teacher = teacher_mean + (student - student_mean) @ regression
+    problem = inner[0]
+    mean = jnp.zeros(problem.width + problem.teacher_width) if mean is None else mean
+    student_mean, teacher = split_fields(problem, mean)
+    if regression is not None:
+        teacher = teacher + (student - student_mean) @ regression
     return _of_fields(function, jnp.concatenate([student, teacher]), noise, inner)
 
 
@@ -279,6 +282,17 @@ def _sample_moments(problem: FieldProblem, sample: Sample, parameters) -> Moment
     return problem.sample_moments(
         sample.student, sample.teacher, sample.noise, sample.readout, sample.label, sample.variance
     )
+
+
+def _moments_by_parts(problem: FieldProblem, sample: Sample, M: Float[Array, "p k"]) -> Moments:
+    r"""With the teacher fields at their mean, and what they have in common with the students by Stein's lemma.
+
+    $\mathbb{E}[s_i (\lambda^*_r - \mathbb{E} \lambda^*_r)]
+    = \text{variance} \sum_j \mathbb{E}[\partial_j s_i] M_{jr}$, whatever the rank of Q.
+    """
+    moments = _sample_moments(problem, sample, None)
+    curvature = jax.hessian(problem.loss)(sample.student, sample.teacher, sample.noise, sample.readout, sample.label)
+    return eqx.tree_at(lambda m: m.teacher, moments, moments.teacher + sample.variance * curvature @ M)
 
 
 def _increment_and_square(increment, problem: FieldProblem, sample: Sample, parameters):

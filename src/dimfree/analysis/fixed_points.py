@@ -1,0 +1,432 @@
+"""Where the ODE comes to rest: all its fixed points, the families they form, and which of them attract."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Complex, Float, PRNGKeyArray
+
+from ..algorithms.online import Schedule, rate_at
+from ..errors import InvalidInput, positive_integer, require
+from ..limits import MeanLimit
+from ..state import State, check_state
+from ..trajectory import check_starts
+from .components import FixedSet, connected, distinct
+from .equivariance import SymmetryGroup, find_symmetry_group
+
+_MEMBERS = 12  # points of a family at which its stability is looked at
+_ZERO = 1e-6  # eigenvalues below this fraction of the largest are zero
+_ALIKE = 3  # points of a family that are kept of those whose coordinates have the same signs
+_FLOWING = 64  # random States that the ODE is followed from
+_PROBES = 24  # random perturbations of a point where the drift has a kink
+_PERTURBATION = 1e-5
+_LEFT = 30  # times its first distance, at which a perturbed point has left
+_TIMES = 20  # at which a perturbed point is looked at, up to ten times the slowest time there is
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedPoint:
+    """A fixed point of the ODE, or a connected family of them; it stands for all that symmetries make of it.
+
+    **Attributes:**
+
+    - `state`: one of its points.
+    - `components`: how many connected sets the symmetries make of it, itself included.
+    - `dimension`: of the family; 0 for a point.
+    - `risk`: the population risk at `state`.
+    - `members`: points of the family at which the following are known, `state` first, along a leading axis.
+    - `eigenvalues`: of the Jacobian of the drift at each member, per unit of alpha, in decreasing order of the real
+      part, shape (m, n).
+    - `growth`: the largest growth rate across the family at each member, shape (m,). It is the largest eigenvalue, less
+      as many zeros as the family has directions; where the drift has a kink, what is seen from perturbed points.
+    - `unstable`: whether each member is, shape (m,).
+    - `decided`: False where the fastest directions are flat to first order.
+    """
+
+    state: State
+    components: int
+    dimension: int
+    risk: float
+    members: State
+    eigenvalues: Complex[np.ndarray, "m n"]
+    growth: Float[np.ndarray, " m"]
+    unstable: Bool[np.ndarray, " m"]
+    decided: bool
+
+    @property
+    def stable(self) -> bool:
+        """Whether it attracts as a set: no point of it, of those looked at, is unstable."""
+        return self.decided and not np.any(self.unstable)
+
+    @property
+    def unstable_fraction(self) -> float:
+        """The fraction of unstable points among the members."""
+        return float(np.mean(self.unstable))
+
+    @property
+    def stability(self) -> str:
+        """Whether it attracts, in words."""
+        if np.all(self.unstable):
+            return "unstable"
+        if np.any(self.unstable):
+            return f"unstable, at {np.sum(self.unstable)} of {len(self.unstable)} points of the family"
+        if not self.decided:
+            return "undecided: flat to first order"
+        return "stable" if self.dimension == 0 else "stable, neutral along the family"
+
+    def __str__(self) -> str:
+        return f"{self.stability}; risk {self.risk:.6g}, growth {self.growth.max():.4g}, {_in_short(self.state)}"
+
+    __repr__ = __str__
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedPoints:
+    """The fixed points of an ODE, in increasing order of risk; they print as a table.
+
+    **Attributes:**
+
+    - `kinds`: one for each set of components that symmetries carry into each other.
+    - `symmetries`: how many there are.
+    """
+
+    kinds: list[FixedPoint]
+    symmetries: int
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def __getitem__(self, number: int) -> FixedPoint:
+        return self.kinds[number]
+
+    def __iter__(self) -> Iterator[FixedPoint]:
+        return iter(self.kinds)
+
+    @property
+    def components(self) -> int:
+        """The number of connected components."""
+        return sum(kind.components for kind in self.kinds)
+
+    @property
+    def stable_components(self) -> int:
+        """The number of connected components that attract as a set."""
+        return sum(kind.components for kind in self.kinds if kind.stable)
+
+    def __str__(self) -> str:
+        rows = [
+            f"  {kind.components:10d} {kind.dimension:10d} {kind.risk:11.6g} {kind.growth.max():11.4g}   "
+            f"{kind.stability}\n      {_in_short(kind.state)}"
+            for kind in self.kinds
+        ]
+        return "\n".join(
+            [
+                f"Connected sets of fixed points: {self.components}, of which {self.stable_components} stable; "
+                f"{len(self)} up to {self.symmetries} symmetries.",
+                "  components  dimension        risk      growth   stability",
+                *rows,
+            ]
+        )
+
+    __repr__ = __str__
+
+
+def fixed_points(limit: MeanLimit, *, key: PRNGKeyArray, starts: int | State = 256) -> FixedPoints:
+    r"""The fixed points of an ODE, grouped into connected families, with the stability of each.
+
+    Levenberg-Marquardt on $f = 0$ from many starts, from where the ODE takes random States, and from what is found with
+    a neuron put to zero, with half of another in the place of a dead one, or moved along its fastest growing direction;
+    what it finds are States with no drift. Points that a symmetry of the drift (renaming of neurons, changes of sign,
+    found by trying them) carries into each other are one. Two are in one family if one can walk from one to the other
+    by short steps inside the set of fixed points.
+
+    Where the drift is smooth, stability is that of its Jacobian across the family. Where it has a kink, as clusters
+    that are points have at $M_i \cdot \text{means}_c = 0$, it is seen from points nearby: a point is unstable if some
+    small perturbation of it moves away, and does not slow down. A coordinate that is zero at a start stays zero in the
+    search, because such kinks are where coordinates vanish, and dead neurons are fixed points.
+
+    A search is no proof: with more `starts` there may be more.
+
+    **Arguments:**
+
+    - `limit`: from [`ode`] or [`gradient_flow`], with constant rates.
+    - `key`: random key of the starts and perturbations.
+    - `starts`: how many random ones, a third of them of sparse neurons, a third with neurons along one teacher or
+      dead; or States to start from, along a leading axis.
+
+    ??? example
+        >>> import dimfree, jax
+        >>> matrix = dimfree.ode(dimfree.SpikedTensor(order=2, snr=2.0), dimfree.OnlineSGD(1.0))
+        >>> for point in dimfree.fixed_points(matrix, key=jax.random.key(0)):
+        ...     print(f"{point.risk:z.3f} {point.components} {point.stability}")
+        4.000 2 stable
+        4.000 1 unstable
+        5.000 1 unstable
+    """
+    algorithm = limit.algorithm
+    if isinstance(algorithm.learning_rate, Schedule) or isinstance(algorithm.readout_rate, Schedule):
+        raise InvalidInput("A learning rate that changes with alpha has no fixed points; give a number.")
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    if not isinstance(starts, State):
+        starts = random_points(limit, positive_integer(starts, "starts"), rng, sparse=True)
+    if starts.Q.ndim != 3:
+        raise InvalidInput(
+            f"starts has leading axes {starts.Q.shape[:-2]}; give a State for each start along one axis."
+        )
+    starts = check_starts(limit.problem, starts, starts.Q.shape[0], trained=limit.coordinates.readout_size > 0)
+    check_state(starts, sphere=algorithm.sphere)
+    require(starts.P[:1] == starts.P, "The starts have different teachers; P must be the same for all of them.")
+    fixed = FixedSet(limit, jax.tree.map(lambda leaf: leaf[0], starts))
+    group = find_symmetry_group(
+        limit, fixed.like, fixed.drift, _pack(limit, random_points(limit, 3, rng, P=fixed.like.P))
+    )
+    points = _search(fixed, _pack(limit, starts), group, rng)
+    if not len(points):
+        return FixedPoints([], len(group))
+    kinds: dict[frozenset[int], list[int]] = {}
+    kinked = _has_kink(fixed, points, rng)
+    for r, row in enumerate(connected(fixed, points, group, kinked)):
+        kinds.setdefault(frozenset(row.tolist()), []).append(r)
+    members = [_spread(rs, points) for rs in kinds.values()]
+    chosen = np.concatenate(members)
+    stability = _stability(fixed, points[chosen], kinked[chosen], rng)
+    looked_at = iter(zip(points[chosen], fixed.risk(points[chosen]), stability, strict=True))
+    found = [_kind(fixed, len(orbit), [next(looked_at) for _ in rs]) for orbit, rs in zip(kinds, members, strict=True)]
+    return FixedPoints(
+        sorted(found, key=lambda kind: (round(kind.risk, 9), not kind.stable, kind.dimension)), len(group)
+    )
+
+
+def random_points(
+    limit: MeanLimit, number: int, rng: np.random.Generator, *, P: Array | None = None, sparse: bool = False
+) -> State:
+    """Random States of many norms, along a leading axis.
+
+    **Arguments:**
+
+    - `P`: overlaps of the teachers, the identity if left out.
+    - `sparse`: whether two thirds of them are to have neurons that see some of the teachers, or one, or are dead.
+    """
+    p, k = limit.problem.width, limit.problem.teacher_width
+    weights = rng.normal(size=(number, p, k + p)) / np.sqrt(k + p) * np.exp(rng.uniform(-1, 1, size=(number, 1, 1)))
+    readout = limit.problem.readout
+    if readout is not None:
+        readout = np.broadcast_to(readout, (number, readout.shape[-1]))
+        readout = rng.normal(size=readout.shape) if limit.coordinates.readout_size else readout
+    if sparse:
+        style = np.arange(number)[:, None, None] % 3
+        some = rng.random((number, p, k)) < 0.5
+        one = rng.integers(k, size=(number, p, 1)) == np.arange(k)
+        weights[:, :, :k] *= np.choose(style, [np.ones_like(some), some, one])
+        alive = (style == 0) | (rng.random((number, p, 1)) < 0.8) | limit.algorithm.sphere
+        weights *= alive
+        if limit.coordinates.readout_size % p == 0 and limit.coordinates.readout_size:
+            readout = readout * np.tile(alive[:, :, 0], (1, limit.coordinates.readout_size // p))
+    if limit.algorithm.sphere:
+        weights /= np.linalg.norm(weights, axis=2, keepdims=True)
+    M = weights[:, :, :k]
+    if P is not None:
+        values, vectors = np.linalg.eigh(np.asarray(P))
+        M = M @ (vectors * np.sqrt(np.maximum(values, 0))).T
+        P = jnp.broadcast_to(P, (number, k, k))
+    return State(Q=weights @ weights.swapaxes(1, 2), M=M, P=P, readout=readout)
+
+
+def _search(fixed: FixedSet, starts, group: SymmetryGroup, rng: np.random.Generator) -> Float[np.ndarray, "s n"]:
+    """Fixed points near the starts, where the ODE takes random States, and where neurons of those are dead."""
+
+    def add(points, more, alike=_ALIKE):
+        return distinct(fixed, np.concatenate([points, fixed.search(more)]), group, alike=alike)
+
+    limit = fixed.limit
+    points = add(starts[:0], starts)
+    horizon = 10 / np.median(_slowest(fixed, points if len(points) else starts[:1]))
+    flowing = _pack(limit, random_points(limit, _FLOWING, rng, P=fixed.like.P))
+    points = add(points, fixed.flow(flowing, np.array([0.0, horizon]) * np.ones((_FLOWING, 1)))[:, -1])
+    new = points
+    for _ in range(limit.problem.width):
+        more = add(points, np.concatenate([_neighbours(fixed, new), _beside(fixed, new)]))
+        points, new = more, more[len(points) :]
+        if not len(new):
+            break
+    return add(points, fixed.wander(points, _has_kink(fixed, points, rng), rng), alike=2 * _ALIKE)
+
+
+def _spread(numbers: list[int], points: Float[np.ndarray, "r n"]) -> list[int]:
+    """Some of the points of a family, from its interior to its boundary, where more coordinates are zero."""
+    ordered = sorted(numbers, key=lambda r: -np.count_nonzero(points[r]))
+    return [ordered[i] for i in np.linspace(0, len(ordered) - 1, min(len(ordered), _MEMBERS)).round().astype(int)]
+
+
+def _neighbours(fixed: FixedSet, points: Float[np.ndarray, "r n"]) -> Float[np.ndarray, "s n"]:
+    """Starts of a search: the points with a neuron dead, and with a dead neuron made half of another."""
+    limit, p = fixed.limit, fixed.limit.problem.width
+    state = limit.coordinates.unpack(jnp.asarray(points), fixed.like)
+    alive = np.diagonal(np.asarray(state.Q), axis1=1, axis2=2) > 0
+    first_dead = np.where(alive.all(axis=1), -1, np.argmin(alive, axis=1))
+    chosen, mixing = [], []
+    for i, j in itertools.product(range(p), repeat=2):
+        at = np.flatnonzero(alive[:, j] & ((i == j) | (first_dead == i)) & (not limit.algorithm.sphere))
+        mix = np.eye(p)
+        mix[i, j] += -1.0 if i == j else 0.5
+        chosen.append(at)
+        mixing.append(np.repeat(mix[None], len(at), axis=0))
+    mix = np.concatenate(mixing)
+    if not len(mix):
+        return points[:0]
+    old = jax.tree.map(lambda leaf: leaf[np.concatenate(chosen)], state)
+    readout = old.readout
+    if readout is not None and readout.shape[-1] % p == 0:
+        readout = (readout.reshape(len(mix), readout.shape[-1] // p, p) @ mix.swapaxes(1, 2)).reshape(readout.shape)
+    return _pack(limit, State(Q=mix @ old.Q @ mix.swapaxes(1, 2), M=mix @ old.M, P=old.P, readout=readout))
+
+
+def _beside(fixed: FixedSet, points: Float[np.ndarray, "r n"]) -> Float[np.ndarray, "s n"]:
+    """Starts of a search: the points, moved either way along their fastest growing direction, by little and by much."""
+    values, vectors = np.linalg.eig(fixed.jacobian(points))
+    growth = np.real(values)
+    fastest = np.argmax(growth, axis=1)[:, None]
+    direction = np.real(np.take_along_axis(vectors, fastest[:, None], axis=2)[:, :, 0])
+    unstable = np.max(growth, axis=1) > 0
+    size = np.linalg.norm(points, axis=1, keepdims=True)
+    moves = [points + step * size * direction for step in (-0.1, -0.01, -0.001, 0.001, 0.01, 0.1)]
+    return np.concatenate([moved[unstable] for moved in moves])
+
+
+def _pack(limit: MeanLimit, states: State) -> Float[np.ndarray, "*batch n"]:
+    return np.asarray(limit.coordinates.pack(states))
+
+
+def _kind(fixed: FixedSet, components: int, members: list[tuple[np.ndarray, float, "_Stability"]]) -> FixedPoint:
+    """One row of the result, from coordinates, risk and stability of its members."""
+    members = sorted(members, key=lambda member: -member[2].dimension)
+    points, risks, stability = zip(*members, strict=True)
+    states = fixed.limit.coordinates.unpack(jnp.asarray(np.array(points)), fixed.like)
+    return FixedPoint(
+        state=jax.tree.map(lambda leaf: leaf[0], states),
+        components=components,
+        dimension=stability[0].dimension,
+        risk=float(risks[0]),
+        members=states,
+        eigenvalues=np.array([member.eigenvalues for member in stability]),
+        growth=np.array([member.growth for member in stability]),
+        unstable=np.array([member.unstable for member in stability]),
+        decided=all(member.decided for member in stability),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stability:
+    dimension: int
+    eigenvalues: Complex[np.ndarray, " n"]
+    growth: float
+    unstable: bool
+    decided: bool
+
+
+def _stability(
+    fixed: FixedSet, points: Float[np.ndarray, "r n"], kinked: Bool[np.ndarray, " r"], rng: np.random.Generator
+) -> list[_Stability]:
+    """The stability of each point across the family that it is in."""
+    jacobians = fixed.jacobian(points)
+    dimensions = fixed.family_dimension(points, kinked)
+    results = []
+    for dimension, values in zip(dimensions, np.linalg.eigvals(jacobians).astype(complex), strict=True):
+        zero = float(_ZERO * np.abs(values).max())
+        growth = float(values[np.argsort(np.abs(values), kind="stable")][dimension:].real.max(initial=-np.inf))
+        ordered = values[np.argsort(-values.real, kind="stable")]
+        results.append(_Stability(int(dimension), ordered, growth, growth > zero, not abs(growth) <= zero))
+    at = np.flatnonzero(kinked)
+    if len(at):
+        horizons = 10 / _slowest(fixed, points[at])
+        for r, (growth, unstable) in zip(at, _probe(fixed, points[at], horizons, rng), strict=True):
+            results[r] = dataclasses.replace(results[r], growth=growth, unstable=unstable, decided=True)
+    return results
+
+
+def _slowest(fixed: FixedSet, points: Float[np.ndarray, "r n"]) -> Float[np.ndarray, " r"]:
+    """The smallest rate of the drift at each point, apart from zero; the learning rate where there is none."""
+    rates = np.abs(np.linalg.eigvals(fixed.jacobian(points)))
+    slowest = np.min(np.where(rates > _ZERO * rates.max(axis=1, keepdims=True), rates, np.inf), axis=1)
+    return np.where(np.isfinite(slowest), slowest, rate_at(fixed.limit.algorithm.learning_rate, jnp.zeros(())))
+
+
+def _perturbed(fixed: FixedSet, points, size: float, number: int, rng: np.random.Generator):
+    """Points that belong to weights and readouts a little beside those of the given ones, shape (r, number, n)."""
+    limit, like, p = fixed.limit, fixed.like, fixed.like.width
+    state = limit.coordinates.unpack(jnp.asarray(points), like)
+    values, vectors = np.linalg.eigh(np.asarray(state.covariance))
+    weights = (vectors * np.sqrt(np.maximum(values, 0))[:, None])[:, None]
+    students = weights[:, :, :p] + size * rng.normal(size=(len(points), number, p, weights.shape[-1]))
+    if limit.algorithm.sphere:
+        students /= np.linalg.norm(students, axis=-1, keepdims=True)
+    readout = None if state.readout is None else np.asarray(state.readout)[:, None]
+    if readout is not None:
+        readout = readout + size * rng.normal(size=(len(points), number, readout.shape[-1]))
+    moved = State(
+        Q=students @ students.swapaxes(-1, -2), M=students @ weights[:, :, p:].swapaxes(-1, -2), readout=readout
+    )
+    return _pack(limit, moved)
+
+
+def _has_kink(fixed: FixedSet, points, rng: np.random.Generator) -> Bool[np.ndarray, " r"]:
+    """Whether the drift near a point is not that of its linearisation."""
+    if fixed.limit.problem.smooth:
+        return np.zeros(len(points), bool)
+    jacobians = fixed.jacobian(points)
+    near = _perturbed(fixed, points, 1e-6, 4, rng)
+    step = near - points[:, None]
+    drift = fixed.drift(near.reshape(-1, points.shape[1])).reshape(near.shape)
+    rest = np.linalg.norm(drift - np.einsum("rij,rmj->rmi", jacobians, step), axis=2)
+    rates = np.linalg.norm(jacobians, axis=(1, 2))
+    rates = np.maximum(rates, 0.01 * rates.max())  # it may be flat to first order, without a kink
+    return np.any(rest > 0.01 * rates[:, None] * np.linalg.norm(step, axis=2), axis=1)
+
+
+def _probe(fixed: FixedSet, points, horizons, rng: np.random.Generator) -> list[tuple[float, bool]]:
+    """The rate at which perturbed points move away at last, and whether some of them do."""
+    starts = _perturbed(fixed, points, _PERTURBATION, _PROBES, rng)
+    alphas = np.repeat(horizons, _PROBES)[:, None] * np.linspace(0.0, 1.0, _TIMES + 1)
+    paths = fixed.flow(starts.reshape(-1, points.shape[1]), alphas)
+    paths = paths.reshape(len(points), _PROBES, _TIMES + 1, -1)
+    away = np.linalg.norm(paths - points[:, None, None], axis=-1)
+    # A solver that is put back on a sliding surface has been moved by that: what counts begins after its first steps.
+    near = away[..., :2].max(axis=-1)
+    left = np.any(away > _LEFT * near[..., None], axis=(1, 2))
+    return [
+        (
+            max(map(_rate, paths[r], away[r] / near[r, :, None])) * _TIMES / horizons[r],
+            bool(left[r] or _accelerates(paths[r])),
+        )
+        for r in range(len(points))
+    ]
+
+
+def _accelerates(paths) -> bool:
+    """Whether a perturbed point moves in the second half as much as in the first."""
+    half = _TIMES // 2
+    first = np.linalg.norm(paths[:, half] - paths[:, 1], axis=-1)
+    second = np.linalg.norm(paths[:, -1] - paths[:, half], axis=-1)
+    return bool(np.any((second > 0.5 * first) & (second > 0.1 * _PERTURBATION)))
+
+
+def _rate(path, away) -> float:
+    """The logarithm of the ratio of two successive moves, the last before the point has left or come to rest.
+
+    `away` is its distance from the fixed point in units of the first.
+    """
+    moves = np.linalg.norm(np.diff(path, axis=0), axis=1)[1:]
+    moves = moves[np.cumprod((away[2:] < _LEFT) & (moves > 1e-4 * _PERTURBATION)).astype(bool)]
+    return float(np.log(moves[-1] / moves[-2])) if len(moves) > 1 else -np.inf
+
+
+def _in_short(state: State) -> str:
+    """The numbers of a State on a line."""
+    parts = {"Q": state.Q, "M": state.M, "readout": state.readout}
+    return ", ".join(
+        f"{name} = {np.round(np.asarray(value) + 0.0, 3).tolist()}"
+        for name, value in parts.items()
+        if value is not None
+    )
