@@ -10,6 +10,7 @@ import numpy as np
 import optimistix
 import scipy.sparse
 import scipy.sparse.csgraph
+import scipy.spatial.distance
 from jaxtyping import Array, Bool, Float, Int
 
 from ..limits import MeanLimit
@@ -69,14 +70,15 @@ class FixedSet:
     def search(self, points: Float[np.ndarray, "r n"]) -> Float[np.ndarray, "s n"]:
         """The fixed points that Levenberg-Marquardt finds from given points; what is exactly zero there stays so."""
         points = self._batched(_levenberg_marquardt, points, points != 0)
-        # Damping is slow where the drift has a soft direction: Newton's method then, twice. What has come close to zero
-        # is put there: zero is where kinks are, and where a neuron is dead.
-        found = np.zeros(len(points), bool)
-        for _ in range(2):
-            points, found = self.project(points, np.abs(points) > SAME)
-            points = np.where(np.abs(points) > SAME, points, 0.0)
+        # Damping is slow where the drift has a soft direction; Newton's method is not.
+        points, _ = self.project(points, points != 0)
+        points, found = self.project(points, points != 0)
+        # What is close to zero is put there if it may: zero is where kinks are, and where a neuron is dead.
+        for small in (SAME, 1e-4):
+            at_zero, still = self.project(points, np.abs(points) > small)
+            points, found = np.where(still[:, None], at_zero, points), found | still
         lowest = self._batched(_risk_and_lowest, points)[:, 1]
-        return points[found & self._is_fixed(points) & (lowest > -SAME)]
+        return points[found & (lowest > -SAME)]
 
     def project(
         self, points: Float[np.ndarray, "r n"], free: Bool[np.ndarray, "r n"]
@@ -324,7 +326,7 @@ def _closest_pairs(points, nodes, labels, risks, tried: set[tuple[int, int]]) ->
     pairs = []
     for label in np.unique(labels[:, 0]):
         own = np.flatnonzero(labels[:, 0] == label)
-        distances = np.linalg.norm(nodes[None] - points[own][:, None], axis=2)
+        distances = scipy.spatial.distance.cdist(points[own], nodes)
         # What symmetries make of the component itself, and points of the same risk, may be far and yet be reached.
         images = np.isin(flat, labels[own])
         same_risk = np.repeat(np.isin(risks, risks[own]), labels.shape[1])

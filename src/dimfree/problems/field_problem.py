@@ -136,7 +136,8 @@ class FieldProblem(Problem):
           their mean: that given the student fields, or, where the loss is smooth, that in the cluster (the rest follows
           by Stein's lemma, also where Q is singular and there is no regression).
         """
-        reduced = linear_in_teacher and not self.sees_teacher
+        points = self.clusters is not None and self.clusters.variances is None
+        reduced = linear_in_teacher and not self.sees_teacher and not points
         covariance = state.Q if reduced else state.covariance
         field_rule = self.rule(rule, fields=covariance.shape[-1])
         field_rule = field_rule.companion() if companion else field_rule
@@ -148,7 +149,7 @@ class FieldProblem(Problem):
             numbers = (self, readout, label, variance, parameters)
             numbers = (numbers, mean, regression) if reduced else numbers
             center = mean[: self.width] if reduced and mean is not None else mean
-            if clusters is not None and clusters.variances is None:
+            if points:
                 # A sum, to be differentiated as one: there is no density whose derivative could be taken instead.
                 return _mean_over_noise(of_fields, center, numbers, field_rule)
             return expectation(of_fields, variance * covariance, numbers, field_rule, mean=center)
