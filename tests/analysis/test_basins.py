@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import dimfree
-from dimfree.analysis.basins import basins, random_starts
+from dimfree.analysis.basins import basins
+from dimfree.analysis.exit_times import random_starts
 from dimfree.limits import ode
+from dimfree.limits.drift import check_mean_limit
 
 
 def stirling(n, k):
@@ -68,11 +70,11 @@ def test_xor_is_learned_with_the_probability_of_the_rule_of_signs(width, starts)
 
 
 def test_random_starts_have_random_readouts_and_small_overlaps():
-    starts = random_starts(xor(4), 500, 400, key=jax.random.key(0))
+    starts = random_starts(xor(4).problem, 400, 500, key=jax.random.key(0), readout_scale=1.0)
     assert starts.readout.shape == (500, 4)
     assert float(starts.readout.var()) == pytest.approx(1, abs=0.13)  # standard error 0.032
     assert float(starts.M.var()) == pytest.approx(1 / 400, rel=0.1)  # standard error 2%
-    fixed = random_starts(ode(dimfree.PhaseRetrieval(2), dimfree.OnlineSGD(0.1)), 3, 50, key=jax.random.key(0))
+    fixed = random_starts(dimfree.PhaseRetrieval(2), 50, 3, key=jax.random.key(0))
     np.testing.assert_array_equal(fixed.readout, np.ones((3, 2)))
 
 
@@ -82,5 +84,7 @@ def test_what_is_not_at_rest_is_left_out_and_said():
     found = basins(limit, d=100, alpha=2.0, key=jax.random.key(0), starts=start)
     assert found.counts.tolist() == [1]
     assert "not at rest or diverged: 1 starts" in str(found)
+    with pytest.raises(dimfree.InvalidInput, match=r"pass dimfree\.ode"):
+        check_mean_limit(limit.problem)
     with pytest.raises(dimfree.InvalidInput, match="each run needs one"):
         basins(limit, d=100, alpha=2.0, key=jax.random.key(0), starts=start, runs=3)

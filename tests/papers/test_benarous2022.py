@@ -16,6 +16,7 @@ from dimfree.analysis.fixed_points import fixed_points
 from dimfree.papers.benarous2022 import PAPER, binary, binary_rings, conventions, tensors, theorem, xor, xor_rings
 from dimfree.papers.benarous2022.figures import rescaled_variance
 from dimfree.papers.benarous2022.mixture_figures import ring_deviation
+from verdicts import assert_verdicts
 
 STATEMENTS = {
     "Theorem 2.2, eqs. (2.1), (2.6)": "agrees",
@@ -99,15 +100,9 @@ def claims():
 
 
 def test_every_statement_has_its_verdict(claims):
-    assert {claim.where: claim.verdict for claim in claims} == STATEMENTS
-    assert len(claims) == len(STATEMENTS)
+    assert_verdicts(claims, STATEMENTS)
     for claim in claims:
-        # A misprint is one only if it is far from the tolerance, and what agrees does so with room.
-        error = claim.error(claim.printed)
-        if claim.verdict == "agrees":
-            assert error <= 0.5 * claim.tolerance, claim.where
-        else:
-            assert error > max(2 * claim.tolerance, 1e-3), claim.where
+        if claim.verdict != "agrees":
             assert claim.error(claim.corrected) <= 0.5 * claim.tolerance, claim.where
 
 

@@ -9,10 +9,12 @@ from jaxtyping import Float, Int, PRNGKeyArray
 
 from ..errors import positive_integer, require
 from ..limits import MeanLimit
-from ..simulation import random_state, simulate
+from ..limits.drift import check_mean_limit
+from ..simulation import simulate
 from ..state import State, check_state
 from ..trajectory import Outcome, check_starts
 from .components import FixedSet
+from .exit_times import random_starts
 
 _AT_REST = 1e-3  # rate at which a State may still move
 _SAME = 1e-3  # risks that differ by less than this fraction are one
@@ -108,17 +110,22 @@ def basins(
     - `d`: the dimension of the random starts and of the simulation.
     - `alpha`: the time to end at; long enough to come to rest.
     - `key`: random key.
-    - `starts`: how many random ones, see [`random_starts`], or States, along a leading axis.
+    - `starts`: how many random ones ([`random_state`], with a standard normal readout if it is trained), or States,
+      along a leading axis.
     - `runs`: from how many of the starts to simulate too.
     - `steps`: of the solver, for a drift that jumps.
 
     Ben Arous et al. 2022, sections 4 and 5, where the probability is that of infinite snr taken after d, with overlaps
     of order $d^{-1/2}$ at the start: from M = 0 exactly, the ODE learns nothing.
     """
+    check_mean_limit(limit)
     d, runs = positive_integer(d, "d"), positive_integer(runs, "runs", minimum=0)
     start_key, run_key = jax.random.split(key)
     if not isinstance(starts, State):
-        starts = random_starts(limit, positive_integer(starts, "starts"), d, key=start_key)
+        # A readout that is trained has a random start too.
+        scale = 1.0 if limit.coordinates.readout_size else None
+        number = positive_integer(starts, "starts")
+        starts = random_starts(limit.problem, d, number, key=start_key, readout_scale=scale)
     number = starts.Q.shape[0]
     starts = check_starts(limit.problem, starts, number, trained=limit.coordinates.readout_size > 0)
     check_state(starts, sphere=limit.algorithm.sphere)
@@ -149,25 +156,6 @@ def basins(
         d=d,
         alpha=float(alpha),
     )
-
-
-def random_starts(limit: MeanLimit, number: int, d: int, *, key: PRNGKeyArray) -> State:
-    """Random starts in dimension d, along a leading axis: as [`random_state`], with a standard normal readout if it is
-    trained.
-
-    **Arguments:**
-
-    - `limit`: from [`ode`].
-    - `number`: how many.
-    - `d`: the dimension.
-    - `key`: random key.
-    """
-    weight_key, readout_key = jax.random.split(key)
-    states = jax.vmap(lambda one: random_state(limit.problem, d, key=one))(jax.random.split(weight_key, number))
-    if not limit.coordinates.readout_size:
-        return states
-    readout = jax.random.normal(readout_key, (number, limit.coordinates.readout_size))
-    return State(Q=states.Q, M=states.M, P=states.P, readout=readout)
 
 
 def _rest(fixed: FixedSet, points, times) -> Float[np.ndarray, "r n"]:

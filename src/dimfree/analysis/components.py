@@ -19,7 +19,6 @@ from ..state import State
 from .equivariance import SymmetryGroup
 
 SAME = 1e-6  # points closer than this are one
-_ALMOST = 1e-4  # drift at a point that may be put on the set
 _FIXED = 1e-9  # drift at a fixed point, in units of the size of the State
 _FAR = 1e3  # overlaps beyond this are on their way to infinity
 _BATCH = 32  # points that are worked on together, always as many: one compiled program
@@ -156,11 +155,6 @@ class FixedSet:
         crossed = np.any(new * points[owner] < 0, axis=1) & kinked[owner]  # a kink: that is another family, or its end
         kept = fixed & (np.linalg.norm(displaced, axis=1) < 2) & ~crossed
         return np.array([_rank(displaced[kept & (owner == r)]) for r in range(len(points))], int)
-
-    def _is_almost_fixed(self, points) -> Bool[np.ndarray, " r"]:
-        """Whether putting a point on the set is worth the trial."""
-        size = 1 + np.abs(points).max(axis=1, initial=0.0)
-        return (np.linalg.norm(self.drift(points), axis=1) < _ALMOST * size) & (size < _FAR)
 
     def _is_fixed(self, points) -> Bool[np.ndarray, " r"]:
         size = 1 + np.abs(points).max(axis=1, initial=0.0)

@@ -257,9 +257,13 @@ class Fallen(eqx.Module):
         return self.level - self.problem.risk(state)
 
 
-def random_starts(problem: Problem, d: int, number: int, *, key: PRNGKeyArray) -> State:
-    """Random starts in dimension d, along a leading axis."""
-    return jax.vmap(lambda each: random_state(problem, d, key=each))(jax.random.split(key, number))
+def random_starts(
+    problem: Problem, d: int, number: int, *, key: PRNGKeyArray, readout_scale: float | None = None
+) -> State:
+    """Random starts in dimension d, along a leading axis: see [`random_state`]."""
+    return jax.vmap(lambda each: random_state(problem, d, key=each, readout_scale=readout_scale))(
+        jax.random.split(key, number)
+    )
 
 
 def deterministic_exits(limit: MeanLimit, starts: State, horizon: float | Array, stop: Callable) -> np.ndarray:

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Complex, Float, PRNGKeyArray
 from ..algorithms.online import Schedule, rate_at
 from ..errors import InvalidInput, positive_integer, require
 from ..limits import MeanLimit
+from ..limits.drift import check_mean_limit
 from ..state import State, check_state
 from ..trajectory import check_starts
 from .components import FixedSet, connected, distinct
@@ -165,6 +166,7 @@ def fixed_points(limit: MeanLimit, *, key: PRNGKeyArray, starts: int | State = 2
         4.000 1 unstable
         5.000 1 unstable
     """
+    check_mean_limit(limit)
     algorithm = limit.algorithm
     if isinstance(algorithm.learning_rate, Schedule) or isinstance(algorithm.readout_rate, Schedule):
         raise InvalidInput("A learning rate that changes with alpha has no fixed points; give a number.")
@@ -242,7 +244,7 @@ def _search(fixed: FixedSet, starts, group: SymmetryGroup, rng: np.random.Genera
 
     limit = fixed.limit
     points = add(starts[:0], starts)
-    horizon = 10 / np.median(_slowest(fixed, points if len(points) else starts[:1]))
+    horizon = 10 / np.median(_slowest(fixed, fixed.jacobian(points if len(points) else starts[:1])))
     flowing = _pack(limit, random_points(limit, _FLOWING, rng, P=fixed.like.P))
     points = add(points, fixed.flow(flowing, np.array([0.0, horizon]) * np.ones((_FLOWING, 1)))[:, -1])
     new = points
@@ -340,15 +342,15 @@ def _stability(
         results.append(_Stability(int(dimension), ordered, growth, growth > zero, not abs(growth) <= zero))
     at = np.flatnonzero(kinked)
     if len(at):
-        horizons = 10 / _slowest(fixed, points[at])
+        horizons = 10 / _slowest(fixed, jacobians[at])
         for r, (growth, unstable) in zip(at, _probe(fixed, points[at], horizons, rng), strict=True):
             results[r] = dataclasses.replace(results[r], growth=growth, unstable=unstable, decided=True)
     return results
 
 
-def _slowest(fixed: FixedSet, points: Float[np.ndarray, "r n"]) -> Float[np.ndarray, " r"]:
+def _slowest(fixed: FixedSet, jacobians: Float[np.ndarray, "r n n"]) -> Float[np.ndarray, " r"]:
     """The smallest rate of the drift at each point, apart from zero; the learning rate where there is none."""
-    rates = np.abs(np.linalg.eigvals(fixed.jacobian(points)))
+    rates = np.abs(np.linalg.eigvals(jacobians))
     slowest = np.min(np.where(rates > _ZERO * rates.max(axis=1, keepdims=True), rates, np.inf), axis=1)
     return np.where(np.isfinite(slowest), slowest, rate_at(fixed.limit.algorithm.learning_rate, jnp.zeros(())))
 

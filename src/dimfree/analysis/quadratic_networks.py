@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from ..algorithms.online import Schedule
 from ..errors import InvalidInput, is_concrete, require
 from ..limits import MeanLimit
+from ..limits.drift import check_mean_limit
 from ..problems import Problem, TwoLayer
 from ..state import State
 
@@ -177,10 +178,7 @@ def check_orthonormal_teachers(state: State) -> None:
 
 def network_and_rate(limit: MeanLimit) -> tuple[TwoLayer, Float[Array, ""]]:
     """The quadratic network of a limit and learning_rate / (p B), or an error if more than plain SGD moves it."""
-    if not isinstance(limit, MeanLimit):
-        raise InvalidInput(
-            f"limit = {limit!r} was given; pass dimfree.ode(problem, algorithm) or dimfree.gradient_flow(...)."
-        )
+    check_mean_limit(limit)
     problem, algorithm = check_quadratic(limit.problem), limit.algorithm
     if isinstance(algorithm.learning_rate, Schedule):
         raise InvalidInput("learning_rate is a function of alpha; these closed forms need one number. Solve the limit.")

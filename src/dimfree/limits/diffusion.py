@@ -88,13 +88,14 @@ class LinearNoiseLimit(_Fluctuating):
     def vector_field(self, alpha, vector, like: State):
         """Derivatives of the coordinates and of their covariance."""
         coordinates, covariance = vector
-        drift, jacobian = _value_and_jacobian(lambda v: self.mean.vector_field(alpha, v, like), coordinates)
+        drift, jacobian = value_and_jacobian(lambda v: self.mean.vector_field(alpha, v, like), coordinates)
         growth = jacobian @ covariance
         source = self.covariance(alpha, self.coordinates.unpack(coordinates, like))
         return drift, growth + growth.T + source
 
 
-def _value_and_jacobian(function, vector):
+def value_and_jacobian(function, vector):
+    """A function of a vector and its derivative, evaluated once."""
     value, pushforward = jax.linearize(function, vector)
     return value, jax.vmap(pushforward, out_axes=1)(jnp.eye(vector.size))
 

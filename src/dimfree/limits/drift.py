@@ -107,6 +107,14 @@ def gradient_flow(problem: Problem, algorithm: OnlineSGD, expectation: Rule | No
     return _mean_limit(problem, algorithm, expectation, second_order=False)
 
 
+def check_mean_limit(limit: object) -> None:
+    """An error if this is no ODE."""
+    if not isinstance(limit, MeanLimit):
+        raise InvalidInput(
+            f"limit = {limit!r} was given; pass dimfree.ode(problem, algorithm) or dimfree.gradient_flow(...)."
+        )
+
+
 def _mean_limit(problem, algorithm, rule, *, second_order: bool) -> MeanLimit:
     check_problem(problem)
     if not isinstance(algorithm, OnlineSGD):

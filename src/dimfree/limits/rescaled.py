@@ -3,15 +3,14 @@ r"""The fluctuations of order $d^{-1/2}$ as a limit of their own: linear diffusi
 import dataclasses
 
 import equinox as eqx
-import jax
 import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
 from ..errors import InvalidInput, require
 from ..state import State
-from .diffusion import increment_covariance
-from .drift import MeanLimit
+from .diffusion import increment_covariance, value_and_jacobian
+from .drift import MeanLimit, check_mean_limit
 
 _AT_REST = 1e-7  # drift that counts as none, in units of the sizes of drift matrix and State
 _ZERO = 1e-9  # eigenvalues below this fraction of the largest are zero
@@ -149,6 +148,7 @@ def rescaled(limit: MeanLimit, at: State) -> RescaledLimit:
     Ben Arous et al. 2022, Propositions 3.3, 4.3 and 5.1. In 4.3 and 5.1 the sign of the second term of the drift is
     wrong, and in 5.1 the covariances between overlaps of neurons of different classes are missing.
     """
+    check_mean_limit(limit)
     at = limit.problem.completed(at)
     drift, jacobian, diffusion = (np.asarray(part) for part in _linearised(limit, at))
     scale = np.abs(jacobian).max() * (1 + np.abs(np.asarray(limit.coordinates.pack(at))).max())
@@ -175,6 +175,7 @@ def rescaled_overlaps(limit: MeanLimit, at: State) -> RescaledLimit:
 
     Ben Arous et al. 2022, Proposition 3.3.
     """
+    check_mean_limit(limit)
     require(np.asarray(at.M) == 0, "The overlaps M are not zero; give a State with M = 0.")
     at = limit.problem.completed(at)
     drift, jacobian, diffusion = (np.asarray(part) for part in _linearised(limit, at))
@@ -196,10 +197,6 @@ def rescaled_overlaps(limit: MeanLimit, at: State) -> RescaledLimit:
 @eqx.filter_jit
 def _linearised(limit: MeanLimit, at: State):
     """Drift, its Jacobian, and the diffusion matrix per unit of alpha."""
-    vector = limit.coordinates.pack(at)
-
-    def field(vector):
-        return limit.vector_field(0.0, vector, at)
-
+    drift, jacobian = value_and_jacobian(lambda v: limit.vector_field(0.0, v, at), limit.coordinates.pack(at))
     covariance = increment_covariance(limit, 0.0, at) / limit.algorithm.batch_size**2
-    return field(vector), jax.jacfwd(field)(vector), covariance
+    return drift, jacobian, covariance

@@ -2,8 +2,28 @@
 
 import functools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from .paper import Reproduction, Size
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import matplotlib.figure
+
+DARK, GREY = "#222222", "#B0B0B0"
+BLUE, SKY, RED, GREEN, PINK = "#0072B2", "#56B4E9", "#D55E00", "#009E73", "#CC79A7"
+
+
+def panels(
+    rows: int, columns: int, *, width: float = 5.2, height: float = 4.0
+) -> "tuple[matplotlib.figure.Figure, list[matplotlib.axes.Axes]]":
+    """A figure with panels of this size. It does not belong to pyplot, so nobody needs to close it."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * columns, height * rows))
+    return figure, list(np.atleast_1d(figure.subplots(rows, columns)).ravel())
 
 
 def in_style(make: Callable[[Size], Reproduction]) -> Callable[[Size], Reproduction]:

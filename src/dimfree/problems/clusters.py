@@ -33,6 +33,11 @@ class Clusters(eqx.Module):
         return self.probabilities.shape[0]
 
     @property
+    def are_points(self) -> bool:
+        """Whether the clusters have no spread at all."""
+        return self.variances is None
+
+    @property
     def spread(self) -> Float[Array, " c"]:
         """The variances, zero for points."""
         return jnp.zeros(self.number) if self.variances is None else self.variances

@@ -136,7 +136,7 @@ class FieldProblem(Problem):
           their mean: that given the student fields, or, where the loss is smooth, that in the cluster (the rest follows
           by Stein's lemma, also where Q is singular and there is no regression).
         """
-        points = self.clusters is not None and self.clusters.variances is None
+        points = self.clusters is not None and self.clusters.are_points
         reduced = linear_in_teacher and not self.sees_teacher and not points
         covariance = state.Q if reduced else state.covariance
         field_rule = self.rule(rule, fields=covariance.shape[-1])

@@ -182,7 +182,7 @@ class Mixture(FieldProblem):
     def knows_moments(self) -> bool:
         is_relu = isinstance(self.activation.integrals, Relu) or self.activation.function is jax.nn.relu
         is_small = self.width <= 2 and self.outputs == ()
-        return is_relu and is_small and self.inputs.variances is not None and _is_very_smooth(self.output_loss)
+        return is_relu and is_small and not self.inputs.are_points and _is_very_smooth(self.output_loss)
 
     def known_moments(self, state: State) -> Moments | None:
         """For one or two ReLU neurons, averages over the student fields; teacher fields follow by Stein's lemma."""

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..limits import MeanLimit
+from ..problems import FieldProblem
 from ..problems.clusters import Clusters
 from ..state import State
 from ..trajectory import Outcome
@@ -19,8 +20,8 @@ def slides(limit: MeanLimit) -> bool:
 
 
 def _points(limit: MeanLimit) -> Clusters | None:
-    clusters = getattr(limit.problem, "clusters", None)
-    return clusters if isinstance(clusters, Clusters) and clusters.variances is None else None
+    clusters = limit.problem.clusters if isinstance(limit.problem, FieldProblem) else None
+    return clusters if clusters is not None and clusters.are_points else None
 
 
 @eqx.filter_jit

@@ -14,15 +14,13 @@ from ...problems import PhaseRetrieval, TwoLayer
 from ...trajectory import Trajectory
 
 if TYPE_CHECKING:
-    import matplotlib.axes
-    import matplotlib.figure
+    pass
 
 RATE_PER_WIDTH = 0.05
 NOISE = 0.1
 THRESHOLD = 0.1
 CONSIDERABLE = 0.1  # a relative change of an exit time that the source's words would not cover
 CLOCK = r"$t$ = learning rate $\times$ samples / $(p\,d)$"
-DARK, BLUE, SKY, RED, GREEN = "#222222", "#0072B2", "#56B4E9", "#D55E00", "#009E73"
 
 
 def stated(p: int) -> tuple[TwoLayer, OnlineSGD]:
@@ -69,11 +67,3 @@ def error_of_deviation(sample: np.ndarray) -> float:
     centred = np.asarray(sample) - np.mean(sample)
     variance = np.mean(centred**2)
     return float(np.sqrt((np.mean(centred**4) / variance**2 - 1) / len(centred)) / 2)
-
-
-def panels(number: int) -> "tuple[matplotlib.figure.Figure, list[matplotlib.axes.Axes]]":
-    """A figure with panels in a row. It does not belong to pyplot, so nobody needs to close it."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.2 * number, 4.0))
-    return figure, list(np.atleast_1d(figure.subplots(1, number)))

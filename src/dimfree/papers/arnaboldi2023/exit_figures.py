@@ -13,10 +13,10 @@ from ...simulation import simulate
 from ...solving import solve
 from ...state import State
 from ..claims import Claim
-from ..look import in_style
+from ..look import BLUE, DARK, GREEN, PINK, RED, SKY, in_style, panels
 from ..paper import Reproduction, Size
 from . import drawing
-from .drawing import BLUE, CLOCK, CONSIDERABLE, DARK, GREEN, RATE_PER_WIDTH, RED, SKY, THRESHOLD
+from .drawing import CLOCK, CONSIDERABLE, RATE_PER_WIDTH, THRESHOLD
 from .exits import annealed, quenched
 
 _DRAWN = 20  # runs that are drawn one by one
@@ -177,8 +177,8 @@ def fig2(size: Size) -> Reproduction:
 
 
 def _draw_ratios(data):
-    figure, axes = drawing.panels(2)
-    colours = (BLUE, RED, GREEN, "#CC79A7")
+    figure, axes = panels(1, 2)
+    colours = (BLUE, RED, GREEN, PINK)
     for p, colour in zip(data.width.values, colours, strict=False):
         row = data.sel(width=p)
         for panel, name, marker, style in (

@@ -11,10 +11,10 @@ from ...simulation import random_state, simulate
 from ...solving import solve
 from ...state import State
 from ..claims import Claim
-from ..look import in_style
+from ..look import BLUE, DARK, GREEN, RED, SKY, in_style, panels
 from ..paper import Reproduction, Size
 from . import drawing
-from .drawing import BLUE, CLOCK, CONSIDERABLE, DARK, GREEN, RATE_PER_WIDTH, RED, SKY
+from .drawing import CLOCK, CONSIDERABLE, RATE_PER_WIDTH
 from .weights import risk_of, tangent_hessian
 
 
@@ -32,7 +32,7 @@ def fig3(size: Size) -> Reproduction:
     level = 0.5
     times = np.linspace(0.0, 2.0, 401)
     largest, exits, claims = [], [], []
-    figure, axes = drawing.panels(2)
+    figure, axes = panels(1, 2)
     for panel, p, key in zip(axes, widths, jax.random.split(jax.random.key(3)), strict=True):
         start_key, run_key = jax.random.split(key)
         problem = PhaseRetrieval(width=p)
@@ -93,7 +93,7 @@ def fig4(size: Size) -> Reproduction:
     times = np.linspace(0.0, 2.5, 251)
     alpha = times / RATE_PER_WIDTH
     measured, predicted, claims = [], [], []
-    figure, axes = drawing.panels(2)
+    figure, axes = panels(1, 2)
     for panel, p, key in zip(axes, widths, jax.random.split(jax.random.key(4)), strict=True):
         start_key, run_key = jax.random.split(key)
         problem, sgd = drawing.stated(p)

@@ -1,22 +1,19 @@
-"""What the figures share: colours, panels, and the marks for fixed points."""
+"""What the figures share: panels, bands, and the marks for fixed points."""
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..look import BLUE, DARK, GREY, RED, panels
+
 if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
 
-DARK, GREY, BLUE, SKY, RED, GREEN = "#222222", "#B0B0B0", "#0072B2", "#56B4E9", "#D55E00", "#009E73"
-
 
 def four_panels() -> "tuple[matplotlib.figure.Figure, list[matplotlib.axes.Axes]]":
-    """A figure with panels (a) to (d). It does not belong to pyplot, so nobody needs to close it."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10.8, 8.0))
-    return figure, list(figure.subplots(2, 2).ravel())
+    """A figure with panels (a) to (d)."""
+    return panels(2, 2, width=5.4)
 
 
 def cross(axes: "matplotlib.axes.Axes", x, y, label: str | None = None) -> None:

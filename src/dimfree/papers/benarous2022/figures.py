@@ -16,10 +16,10 @@ from ...simulation import simulate
 from ...solving import solve
 from ...state import State
 from ..claims import Claim
-from ..look import in_style
+from ..look import BLUE, DARK, GREEN, GREY, RED, in_style
 from ..paper import Reproduction, Size
 from .conventions import CLOCK, tensor_state
-from .drawing import BLUE, DARK, GREEN, GREY, RED, cross, four_panels, legend_above, spread
+from .drawing import cross, four_panels, legend_above, spread
 from .mixture_figures import fig2, fig3
 
 __all__ = ["fig1", "fig2", "fig3"]

@@ -12,11 +12,11 @@ from ...simulation import simulate
 from ...solving import solve
 from ...state import State
 from ..claims import Claim
-from ..look import in_style
+from ..look import BLUE, DARK, GREY, RED, in_style
 from ..paper import Reproduction, Size
 from . import binary_rings, xor_rings
 from .conventions import CLOCK, cluster_margins, gaussian_starts, ring_level, state_of, training
-from .drawing import BLUE, DARK, GREY, RED, arc, cross, four_panels, fractions, legend_above, spread
+from .drawing import arc, cross, four_panels, fractions, legend_above, spread
 
 _RIDGE = 0.1
 

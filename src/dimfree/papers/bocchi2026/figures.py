@@ -22,7 +22,7 @@ from ...simulation import simulate
 from ...solving import solve
 from ...state import State
 from ..claims import Claim
-from ..look import in_style
+from ..look import BLUE, DARK, GREEN, GREY, PINK, RED, in_style, panels
 from ..paper import Reproduction, Size
 from .conventions import CLOCK, gaussian_start, limit, network, orthonormal_start, random_start, source_risk
 from .solutions import fastest_growth, minimum, rank_of_functions, rank_of_rotations
@@ -30,16 +30,6 @@ from .solutions import fastest_growth, minimum, rank_of_functions, rank_of_rotat
 if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
-
-DARK, GREY, BLUE, RED, GREEN, PINK = "#222222", "#B0B0B0", "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-
-
-def _panels(rows: int, columns: int) -> "tuple[matplotlib.figure.Figure, list[matplotlib.axes.Axes]]":
-    """A figure with panels. It does not belong to pyplot, so nobody needs to close it."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.2 * columns, 3.8 * rows))
-    return figure, list(np.atleast_1d(figure.subplots(rows, columns)).ravel())
 
 
 def _whole_numbers(axes: "matplotlib.axes.Axes") -> None:
@@ -94,8 +84,8 @@ def fig1(size: Size) -> Reproduction:
         "norm": r"student norms $Q_{jj}$",
         "risk": r"generalisation error, 2 $\times$ risk",
     }
-    figure, panels = _panels(2, 2)
-    for axes, (name, label) in zip(panels, labels.items(), strict=True):
+    figure, shown = panels(2, 2, height=3.8)
+    for axes, (name, label) in zip(shown, labels.items(), strict=True):
         runs_of = data[f"{name}_sgd"].values
         mean, error = runs_of.mean(axis=0), runs_of.std(axis=0, ddof=1) / runs**0.5
         for index, colour in enumerate(_colours(mean.shape[-1]) if name != "risk" else [BLUE]):
@@ -105,13 +95,13 @@ def fig1(size: Size) -> Reproduction:
             axes.fill_between(times, *band, color=colour, alpha=0.25, linewidth=0)
         axes.set(xlabel=CLOCK, ylabel=label)
     levels = {"norm": p / (p + 2), "risk": 1 + 2 / k - p / (p + 2)}
-    for axes, (name, level) in zip(panels[2:], levels.items(), strict=True):
+    for axes, (name, level) in zip(shown[2:], levels.items(), strict=True):
         axes.axhline(level, color=RED, linewidth=1.0, linestyle=":", label=f"plateau, {level:.3g}")
         axes.legend(loc="upper left" if name == "norm" else "upper right")
-    panels[0].plot([], [], color=_colours(3)[1], label="ODE")
-    panels[0].plot([], [], color=DARK, linestyle=(0, (3, 3)), linewidth=0.9, label=f"SGD, mean of {runs} and its error")
+    shown[0].plot([], [], color=_colours(3)[1], label="ODE")
+    shown[0].plot([], [], color=DARK, linestyle=(0, (3, 3)), linewidth=0.9, label=f"SGD, mean of {runs} and its error")
     figure.suptitle(rf"p = {p}, k = {k}, $\eta$ = {eta}, d = {d:,}", x=0.01, ha="left", fontsize=12)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
+    figure.legend(*shown[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
     return Reproduction(data, figure, _fig1_claims(data, levels["norm"]))
 
 
@@ -177,7 +167,7 @@ def fig2(size: Size) -> Reproduction:
         coords={"width": widths, "fraction": fractions},
         attrs={"k": k, "overlap": 0.01},
     )
-    figure, (left, right) = _panels(1, 2)
+    figure, (left, right) = panels(1, 2, height=3.8)
     rates, curves = largest[3] * fractions, samples[0][np.isfinite(samples[0]).all(axis=1)]
     mean, error = curves.mean(axis=1), curves.std(axis=1, ddof=1) / starts**0.5
     learned = rates[np.isfinite(samples[0]).all(axis=1)]
@@ -283,7 +273,7 @@ def fig3(size: Size) -> Reproduction:
         coords={"time": times},
         attrs={"p": p, "k": k, "eta": eta, "overlap": 0.01},
     )
-    figure, (left, right) = _panels(1, 2)
+    figure, (left, right) = panels(1, 2, height=3.8)
     for axes, name in ((left, "distance"), (right, "risk")):
         axes.plot(times, data[name][1:].T, color=GREY, linewidth=1.1)
         axes.plot(times, data[name][0], color=DARK, linewidth=2.2)
@@ -351,7 +341,7 @@ def fig4(size: Size) -> Reproduction:
         coords={"start": list(starts), "time": times},
         attrs={"p": p, "k": k, "eta": eta, "overlap": 0.01},
     )
-    figure, (left, right) = _panels(1, 2)
+    figure, (left, right) = panels(1, 2, height=3.8)
     for curve, colour in zip(frames[0].reshape(len(times), -1).T, _colours(p * k), strict=True):
         left.plot(times, curve, color=colour, linewidth=1.4)
     left.set(xlabel=CLOCK, ylabel=r"entries of $S = M (M^T M)^{-1/2}$", title="orthogonal students")
@@ -399,7 +389,7 @@ def fig5(size: Size) -> Reproduction:
         coords={"width": widths},
         attrs={"d": d},
     )
-    figure, (axes,) = _panels(1, 1)
+    figure, (axes,) = panels(1, 1, height=3.8)
     axes.axhline(d * (d + 1) / 2, color=GREY, linestyle="--", linewidth=1.2, label=r"$d(d+1)/2$")
     axes.plot(widths, data.formula, color=BLUE, label="formula")
     axes.plot(widths, data["rank"], "o", color=DARK, markersize=4.5, label="rank, numerically")
@@ -439,7 +429,7 @@ def fig6(size: Size) -> Reproduction:
         coords={"teacher_width": list(teachers), "width": widths},
         attrs={"d": d},
     )
-    figure, (axes,) = _panels(1, 1)
+    figure, (axes,) = panels(1, 1, height=3.8)
     for row, k in enumerate(teachers):
         (line,) = axes.plot(widths, formula[row], label=f"k = {k}")
         axes.plot(widths, ranks[row], "o", color=line.get_color(), markersize=4.5)
