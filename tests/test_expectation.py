@@ -49,6 +49,21 @@ def test_derivative_in_the_covariance_by_prices_theorem(direction):
     np.testing.assert_allclose(second, (steps[0] - 2 * steps[1] + steps[2]) / 1e-6, rtol=1e-4)
 
 
+def test_derivatives_along_tangents_are_those_of_all_derivatives(monkeypatch):
+    rule = FieldRule(dimfree.GaussHermite(24), 3, smooth=True)
+    mean, moved = jnp.asarray([0.3, -0.2]), jnp.asarray([0.7, 0.4])
+
+    def tangent():
+        def value(mean, covariance):
+            return expectation(smooth_function, covariance, jnp.asarray(1.0), rule, mean=mean)
+
+        return jax.jvp(value, (mean, COVARIANCE), (moved, jnp.asarray(DIRECTIONS[0])))[1]
+
+    at_once = tangent()
+    monkeypatch.setattr("dimfree.gaussian.expectation._FEW_FIELDS", 0)
+    np.testing.assert_allclose(tangent(), at_once, rtol=1e-12)
+
+
 def test_derivative_in_the_parameters():
     rule = FieldRule(dimfree.GaussHermite(24), 3, smooth=True)
 

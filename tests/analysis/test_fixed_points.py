@@ -150,6 +150,22 @@ def test_a_quadratic_network_has_its_critical_points_as_families():
     np.testing.assert_allclose(near[0].growth[0], -near[1].growth[0], rtol=0.01)
 
 
+@pytest.mark.slow
+def test_three_classes_by_quadrature_end_at_the_stable_point():
+    problem = dimfree.Mixture([[1.0, 0.0], [-0.5, 0.9], [-0.5, -0.9]], [0, 1, 2], 2, snr=5.0, activation=jnp.tanh)
+    sgd = dimfree.OnlineSGD(1.0, readout_rate=1.0, ridge=0.05)
+    limit = ode(problem, sgd, dimfree.GaussHermite(8))
+    found = fixed_points(limit, key=jax.random.key(0), starts=32)
+    stable = [kind for kind in found if kind.stable]
+    start = dimfree.random_state(problem, d=1000, key=jax.random.key(1), readout_scale=1.0)
+    end = dimfree.solve(limit, start, np.array([0.0, 5_000.0]))
+    assert {round(kind.risk, 6) for kind in stable} == {round(float(end.risk[-1]), 6)}
+    # With a neuron dead it is a saddle: the other cluster still attracts a neuron.
+    dead = [kind for kind in found if np.min(np.diagonal(kind.state.Q)) < 1e-9]
+    assert len(dead) >= 4
+    assert all(np.all(kind.growth > 0.3) for kind in dead)
+
+
 def test_starts_can_be_given_and_are_checked():
     limit = ode(dimfree.SpikedTensor(2, 2.0), dimfree.OnlineSGD(0.8))
     starts = dimfree.State(Q=[[[2.0]]], M=[[[1.0]]])

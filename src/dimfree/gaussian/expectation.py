@@ -15,6 +15,8 @@ from .rules import GaussHermite, Rule
 
 # Points are taken in blocks of this many numbers of output, so that memory stays near 100 MB at any width.
 _BLOCK_NUMBERS = 2**22
+# Up to here all derivatives by the fields are averaged once for all tangents; beyond, those along each tangent.
+_FEW_FIELDS = 4
 
 
 class FieldRule(eqx.Module):
@@ -114,14 +116,20 @@ def _expectation_jvp(primals, tangents, *, function, rule):
         return _expectation(mean, covariance, numbers, function=functools.partial(derivative, function), rule=rule)
 
     value = _expectation(mean, covariance, parameters, function=function, rule=rule)
+    few = covariance.shape[-1] <= _FEW_FIELDS
     tangents = []
     if d_mean is not None:
-        if rule.smooth:
+        if rule.smooth and few:
+            tangents.append(jax.tree.map(lambda term: term @ d_mean, average(_first_derivatives, parameters)))
+        elif rule.smooth:
             tangents.append(average(_shift, parameters, d_mean))
         else:
             tangents.append(average(_shift_score, parameters, mean, covariance, d_mean, value))
     if d_covariance is not None:
-        if rule.smooth:
+        if rule.smooth and few:
+            second = average(_second_derivatives, parameters)
+            tangents.append(jax.tree.map(lambda term: 0.5 * jnp.sum(term * d_covariance, axis=(-2, -1)), second))
+        elif rule.smooth:
             tangents.append(average(_price, parameters, d_covariance))
         else:
             center = jnp.zeros(covariance.shape[-1]) if mean is None else mean
@@ -135,6 +143,16 @@ def _expectation_jvp(primals, tangents, *, function, rule):
 def _shift(function, fields, noise, parameters):
     original, d_mean = parameters
     return jax.jvp(lambda u: function(u, noise, original), (fields,), (d_mean,))[1]
+
+
+def _first_derivatives(function, fields, noise, parameters):
+    (original,) = parameters
+    return jax.jacfwd(lambda u: function(u, noise, original))(fields)
+
+
+def _second_derivatives(function, fields, noise, parameters):
+    (original,) = parameters
+    return jax.jacfwd(jax.jacfwd(lambda u: function(u, noise, original)))(fields)
 
 
 def _price(function, fields, noise, parameters):

@@ -164,8 +164,12 @@ class FieldProblem(Problem):
         if known is not None:
             return known
         by_parts = self.smooth and not self.sees_teacher
-        of_sample = _moments_by_parts if by_parts else _sample_moments
-        return self.average(of_sample, state.M, state, rule, companion=companion, linear_in_teacher=True)
+        of_sample = _moments_and_curvature if by_parts else _sample_moments
+        averages = self.average(of_sample, None, state, rule, companion=companion, linear_in_teacher=True)
+        if not by_parts:
+            return averages
+        moments, curvature = averages
+        return eqx.tree_at(lambda m: m.teacher, moments, moments.teacher + curvature @ state.M)
 
     def increment_covariance(self, increment, parameters, state: State, rule: Rule | None) -> Float[Array, "n n"]:
         known = self.known_second_moments(state) if rule is None else None
@@ -285,15 +289,14 @@ def _sample_moments(problem: FieldProblem, sample: Sample, parameters) -> Moment
     )
 
 
-def _moments_by_parts(problem: FieldProblem, sample: Sample, M: Float[Array, "p k"]) -> Moments:
-    r"""With the teacher fields at their mean, and what they have in common with the students by Stein's lemma.
+def _moments_and_curvature(problem: FieldProblem, sample: Sample, parameters) -> tuple[Moments, Float[Array, "p p"]]:
+    r"""`Moments` with the teacher fields at their mean, and what gives the rest of it by Stein's lemma.
 
     $\mathbb{E}[s_i (\lambda^*_r - \mathbb{E} \lambda^*_r)]
-    = \text{variance} \sum_j \mathbb{E}[\partial_j s_i] M_{jr}$, whatever the rank of Q.
+    = \sum_j \text{variance} \, \mathbb{E}[\partial_j s_i] M_{jr}$, whatever the rank of Q.
     """
-    moments = _sample_moments(problem, sample, None)
     curvature = jax.hessian(problem.loss)(sample.student, sample.teacher, sample.noise, sample.readout, sample.label)
-    return eqx.tree_at(lambda m: m.teacher, moments, moments.teacher + sample.variance * curvature @ M)
+    return _sample_moments(problem, sample, None), sample.variance * curvature
 
 
 def _increment_and_square(increment, problem: FieldProblem, sample: Sample, parameters):
