@@ -28,21 +28,27 @@ def test_one_student_has_its_known_optimum_and_stability_limit():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("p", "noise", "limited"), [(1, 0.5, False), (2, 0.0, True), (2, 10.0, False), (5, 0.0, True)])
-def test_the_fastest_rate_leaves_and_does_not_learn_where_theory_says(p, noise, limited):
+@pytest.mark.parametrize(
+    ("p", "noise", "d", "limited"),
+    # The closed form is the leading order in log d: at p = 5 the fastest rate is below it by 1.8% at d = 10^6 and by
+    # 0.8% at 10^12.
+    [(1, 0.5, 10**6, False), (2, 0.0, 10**6, True), (2, 10.0, 10**6, False), (5, 0.0, 10**12, True)],
+)
+def test_the_fastest_rate_leaves_and_does_not_learn_where_theory_says(p, noise, d, limited):
     problem, algorithm = dimfree.PhaseRetrieval(p, noise), dimfree.OnlineSGD(0.1 * p, sphere=True)
-    found = best_learning_rate(problem, algorithm, 10**6, 0.02, key=KEY)
+    found = best_learning_rate(problem, algorithm, d, 0.02, key=KEY)
     assert found.fastest == pytest.approx(fastest_rate(p, noise), rel=0.01)
     if noise == 0:  # with noise the learned state comes closer to the plateau and is lost before it is unstable
         assert found.stable_below == pytest.approx(p / 6, rel=5e-3)
     assert found.is_limited_by_stability == limited
-    # The verdict by the ODE itself, long after the exit.
-    start = jax.tree.map(lambda leaf: leaf[0], random_starts(problem, 10**6, 1, key=KEY))
+    # The verdict by the ODE itself, long after the exit. Labels with noise leave an excess risk at the learned state.
+    learned = 0.01 if noise == 0 else 0.75
+    start = jax.tree.map(lambda leaf: leaf[0], random_starts(problem, d, 1, key=KEY))
     for rate, learns in ((0.97 * found.learning_rate, True), (found.fastest, not limited)):
         limit = dimfree.ode(problem, dimfree.OnlineSGD(rate, sphere=True))
-        final = dimfree.solve(limit, start, 100 * found.exit_time).final
+        final = dimfree.solve(limit, start, 20 * found.exit_time).final
         excess = float(problem.risk(final) - noise / 2) / (1 + 1 / p)
-        assert (excess < 0.5) == learns
+        assert (excess < learned) == learns
 
 
 def test_the_slope_of_the_exit_time_is_that_of_differences():
