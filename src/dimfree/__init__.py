@@ -16,7 +16,7 @@ if os.environ.setdefault("JAX_ENABLE_X64", "1") not in ("0", "false", "False") a
 
 if TYPE_CHECKING:
     from . import plot
-    from .algorithms import OnlineSGD, PiecewiseLinear
+    from .algorithms import GradientDescent, Langevin, MultiPassSGD, OnlineSGD, PersistentSGD, PiecewiseLinear
     from .analysis import (
         BestLearningRate,
         ExitTime,
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
         SpikedTensor,
         TwoLayer,
     )
-    from .simulation import random_state, simulate
-    from .solving import solve
+    from .simulation import random_state, simulate, simulate_reused
+    from .solving import MeanFieldSolution, dmft, solve
     from .state import State
     from .trajectory import Outcome, Trajectory
 
@@ -71,6 +71,10 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "Problem",
     "OnlineSGD",
     "PiecewiseLinear",
+    "GradientDescent",
+    "MultiPassSGD",
+    "PersistentSGD",
+    "Langevin",
     "State",
     "random_state",
     "ode",
@@ -84,6 +88,9 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "Sobol",
     "solve",
     "simulate",
+    "dmft",
+    "MeanFieldSolution",
+    "simulate_reused",
     "Trajectory",
     "Outcome",
     "check",
@@ -128,7 +135,14 @@ _HOMES = {
         "SpikedTensor",
         "TwoLayer",
     ),
-    "algorithms": ("OnlineSGD", "PiecewiseLinear"),
+    "algorithms": (
+        "GradientDescent",
+        "Langevin",
+        "MultiPassSGD",
+        "OnlineSGD",
+        "PersistentSGD",
+        "PiecewiseLinear",
+    ),
     "analysis": (
         "BestLearningRate",
         "ExitTime",
@@ -153,10 +167,10 @@ _HOMES = {
     ),
     "papers": ("Claim", "Reproduction", "claims", "reproduce"),
     "state": ("State",),
-    "simulation": ("random_state", "simulate"),
+    "simulation": ("random_state", "simulate", "simulate_reused"),
     "limits": ("RescaledLimit", "gradient_flow", "linear_noise", "ode", "rescaled", "rescaled_overlaps", "sde"),
     "gaussian.rules": ("GaussHermite", "Sobol"),
-    "solving": ("solve",),
+    "solving": ("MeanFieldSolution", "dmft", "solve"),
     "trajectory": ("Outcome", "Trajectory"),
     "checking": ("CheckResult", "check"),
     "citations": ("cite",),

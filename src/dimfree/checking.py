@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from .algorithms import OnlineSGD
-from .algorithms.online import Schedule
+from .algorithms.schedules import Schedule
 from .limits import MeanLimit, ode
 from .problems import Problem
 from .simulation import simulate

@@ -37,16 +37,18 @@ _OUTCOME_WORDS = {
 
 
 class Trajectory(eqx.Module):
-    """The State over alpha, for one run or many.
+    """The State over alpha (over time where data are reused), for one run or many.
 
     After a run stops (event, divergence) its last State is repeated; `outcome` and `stopped_at` say so.
 
     **Attributes:**
 
-    - `alpha`: the clock, samples per dimension, shape `(times,)`.
+    - `alpha`: the clock, samples per dimension, shape `(times,)`; where data are reused it is time, learning_rate x
+      steps, and is called `time` too.
     - `state`: State with axes `(times, ...)`, or `(runs, times, ...)` where there are runs.
     - `risk`: the mean loss of a fresh sample at each State.
     - `outcome`: an `Outcome` for each run; `stopped_at`: the alpha of its event or divergence (NaN if it completed).
+    - `training_loss`: where data are reused, the mean loss of the training samples at each State.
     - `covariance`: of the coordinates named in `labels`, shape `(times, n, n)`, from [`linear_noise`].
     - `provenance`: how it was made: version, settings, seed, device.
     """
@@ -57,8 +59,17 @@ class Trajectory(eqx.Module):
     stopped_at: Float[Array, "*runs"]
     problem: Problem
     covariance: Float[Array, "*axes n n"] | None = None
+    training_loss: Float[Array, "*axes"] | None = None
+    clock: str = eqx.field(static=True, default="alpha")
     labels: tuple[str, ...] = eqx.field(static=True, default=())
     provenance: tuple[tuple[str, str], ...] = eqx.field(static=True, default=())
+
+    @property
+    def time(self) -> Float[Array, "*batch times"]:
+        """The clock where data are reused: learning_rate x steps."""
+        if self.clock != "time":
+            raise InvalidInput("This trajectory is over samples per dimension, not over time; its clock is .alpha.")
+        return self.alpha
 
     @property
     def runs(self) -> int | None:
@@ -88,14 +99,14 @@ class Trajectory(eqx.Module):
         return jnp.sqrt(jnp.maximum(jnp.diagonal(self.covariance, axis1=-2, axis2=-1), 0.0))
 
     def to_xarray(self) -> "xarray.Dataset":
-        """A labelled Dataset: Q, M, P, readout and risk over alpha (and run), with the provenance as attributes."""
+        """A labelled Dataset: Q, M, P, readout and risk over the clock (and run), with the provenance as attributes."""
         import xarray
 
         if self.alpha.ndim > 1:
             raise InvalidInput(
                 "This trajectory was made under vmap; take one cell of it (jax.tree.map) and convert that."
             )
-        axes = ("alpha",) if self.runs is None else ("run", "alpha")
+        axes = (self.clock,) if self.runs is None else ("run", self.clock)
         names: dict[str, tuple[tuple[str, ...], Any]] = {
             "Q": ((*axes, "student", "student_"), self.state.Q),
             "M": ((*axes, "student", "teacher"), self.state.M),
@@ -106,7 +117,9 @@ class Trajectory(eqx.Module):
         }
         if self.state.readout is not None:
             names["readout"] = ((*axes, "readout_index"), self.state.readout)
-        coordinates: dict[str, Any] = {"alpha": np.asarray(self.alpha)}
+        if self.training_loss is not None:
+            names["training_loss"] = (axes, self.training_loss)
+        coordinates: dict[str, Any] = {self.clock: np.asarray(self.alpha)}
         if self.covariance is not None:
             names["covariance"] = ((*axes, "coordinate", "coordinate_"), self.covariance)
             coordinates |= {"coordinate": list(self.labels), "coordinate_": list(self.labels)}
@@ -123,19 +136,22 @@ class Trajectory(eqx.Module):
         what = "one trajectory" if self.runs is None else f"{self.runs} runs"
         lines = [
             f"Trajectory: {what}, p = {p}, k = {k}, {self.alpha.shape[-1]} times, "
-            f"alpha {float(self.alpha.min()):g} to {float(self.alpha.max()):g}"
+            f"{self.clock} {float(self.alpha.min()):g} to {float(self.alpha.max()):g}"
         ]
         codes, counts = np.unique(np.asarray(self.outcome), return_counts=True)
         for code, count in zip(codes, counts, strict=True):
             where = ""
             if code != Outcome.COMPLETED:
-                alphas = np.asarray(self.stopped_at)[np.asarray(self.outcome) == code]
-                where = f", alpha {np.min(alphas):.4g}" + (f" to {np.max(alphas):.4g}" if count > 1 else "")
+                ends = np.asarray(self.stopped_at)[np.asarray(self.outcome) == code]
+                where = f", {self.clock} {np.min(ends):.4g}" + (f" to {np.max(ends):.4g}" if count > 1 else "")
             lines.append(f"  outcome: {count} {_OUTCOME_WORDS[Outcome(code)]}{where}")
         if self.alpha.ndim == 1:
-            risk = np.asarray(self.risk).reshape(-1, self.alpha.shape[-1])
-            spread = f" (mean over runs, +- {np.std(risk[:, -1]):.2g} between runs)" if self.runs is not None else ""
-            lines.append(f"  risk: {risk[:, 0].mean():.6g} -> {risk[:, -1].mean():.6g}{spread}")
+            for name, losses in (("risk", self.risk), ("training loss", self.training_loss)):
+                if losses is None:
+                    continue
+                loss = np.asarray(losses).reshape(-1, self.alpha.shape[-1])
+                spread = f" (mean over runs, +- {np.std(loss[:, -1]):.2g} between runs)" if self.runs else ""
+                lines.append(f"  {name}: {loss[:, 0].mean():.6g} -> {loss[:, -1].mean():.6g}{spread}")
         lines += [f"  {name}: {value}" for name, value in self.provenance]
         return "\n".join(lines)
 
@@ -163,21 +179,22 @@ def provenance(**settings: Any) -> tuple[tuple[str, str], ...]:
     )
 
 
-def save_alphas(alpha: Any) -> Float[Array | np.ndarray, " times"]:
-    """The times to save at: those given, or 201 even ones up to a given end."""
+def save_alphas(alpha: Any, *, clock: str = "alpha") -> Float[Array | np.ndarray, " times"]:
+    """The times to save at: those given, or 201 even ones up to a given end; `clock` names them in errors."""
     # NumPy where it can be: inside jit the result is then still a number that can be looked at.
     library = np if is_concrete(alpha) else jnp
     alphas = library.asarray(alpha, float)
     if alphas.ndim == 0:
         if is_concrete(alphas) and not (np.isfinite(float(alphas)) and float(alphas) > 0):
-            raise InvalidInput(f"alpha = {alpha} was given; the end must be positive (samples per dimension).")
+            unit = {"alpha": "samples per dimension", "time": "learning_rate x steps"}[clock]
+            raise InvalidInput(f"{clock} = {alpha} was given; the end must be positive ({unit}).")
         return library.linspace(0.0, alphas, 201)
     if alphas.ndim != 1 or alphas.shape[0] < 2:
-        raise InvalidInput(f"alpha has shape {alphas.shape}; give an end, or at least two increasing times.")
+        raise InvalidInput(f"{clock} has shape {alphas.shape}; give an end, or at least two increasing times.")
     if isinstance(alphas, np.ndarray) and not (
         np.isfinite(alphas).all() and alphas[0] >= 0 and (np.diff(alphas) > 0).all()
     ):
-        raise InvalidInput(f"alpha = {alpha} was given; it must be finite, increasing times, the first at least 0.")
+        raise InvalidInput(f"{clock} = {alpha} was given; it must be finite, increasing times, the first at least 0.")
     return alphas
 
 

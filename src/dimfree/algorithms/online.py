@@ -1,95 +1,17 @@
 """How the weights move: one-pass SGD, each sample used once."""
 
-import abc
 from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
-from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, is_concrete, nonnegative_number, positive_integer, require
+from ..errors import nonnegative_number, positive_integer
 from ..printing import as_call
 from ..problems.base import Moments, Problem
 from ..state import Coordinates, State
-
-
-class Schedule(eqx.Module):
-    """A rate that changes with the clock alpha (samples seen per dimension)."""
-
-    @abc.abstractmethod
-    def __call__(self, alpha: Float[Array, ""]) -> Float[Array, ""]:
-        """The rate at alpha."""
-
-
-class FunctionSchedule(Schedule):
-    """A rate given as a function of alpha."""
-
-    function: Callable = eqx.field(static=True)
-
-    def __call__(self, alpha: Float[Array, ""]) -> Float[Array, ""]:
-        return jnp.asarray(self.function(alpha), float)
-
-    def __repr__(self) -> str:
-        return getattr(self.function, "__name__", "schedule")
-
-
-class PiecewiseLinear(Schedule):
-    """A rate that is linear in alpha between given values, and constant outside; it can be differentiated by them.
-
-    **Arguments:**
-
-    - `alphas`: increasing times, shape `(n,)`.
-    - `rates`: the rate at each, shape `(n,)`.
-
-    ??? example
-        >>> import dimfree
-        >>> sgd = dimfree.OnlineSGD(dimfree.PiecewiseLinear([0.0, 10.0], [0.1, 0.02]))
-    """
-
-    alphas: Float[Array, " n"]
-    rates: Float[Array, " n"]
-
-    def __init__(self, alphas: ArrayLike | Array, rates: ArrayLike | Array):
-        self.alphas, self.rates = jnp.asarray(alphas, float), jnp.asarray(rates, float)
-        if self.alphas.ndim != 1 or self.alphas.shape != self.rates.shape:
-            raise InvalidInput(
-                f"alphas has shape {self.alphas.shape} and rates {self.rates.shape}; give as many rates as times."
-            )
-        if is_concrete(self.alphas):
-            require(np.diff(self.alphas) > 0, f"alphas = {alphas} was given; the times must increase.")
-        nonnegative_number(self.rates, "rates")
-
-    def __call__(self, alpha: Float[Array, ""]) -> Float[Array, ""]:
-        return jnp.interp(alpha, self.alphas, self.rates)
-
-    def __repr__(self) -> str:
-        return as_call(self)
-
-
-def _as_rate(rate: float | Array | Callable | Schedule, name: str) -> Array | Schedule:
-    if isinstance(rate, Schedule):
-        return rate
-    if callable(rate):
-        try:
-            shape = jax.eval_shape(lambda alpha: jnp.asarray(rate(alpha), float), jnp.zeros(())).shape
-        except Exception as error:
-            raise InvalidInput(
-                f"The schedule given as {name} could not be evaluated by JAX at alpha = 0: {error}\n"
-                "A schedule is a function of alpha written with jax.numpy, such as lambda alpha: 0.1 / (1 + alpha)."
-            ) from error
-        if shape != ():
-            raise InvalidInput(f"The schedule given as {name} returned shape {shape}; it must return one number.")
-        return FunctionSchedule(rate)
-    nonnegative_number(rate, name)
-    return jnp.asarray(rate, float)
-
-
-def rate_at(rate: Array | Schedule, alpha: Float[Array, ""]) -> Float[Array, ""]:
-    """A rate at alpha, whether it changes or not."""
-    return rate(alpha) if isinstance(rate, Schedule) else rate
+from .schedules import Schedule, as_rate, rate_at
 
 
 class OnlineSGD(eqx.Module):
@@ -125,12 +47,12 @@ class OnlineSGD(eqx.Module):
         ridge: float | Array = 0.0,
         readout_rate: float | Array | Callable | None = None,
     ):
-        self.learning_rate = _as_rate(learning_rate, "learning_rate")
+        self.learning_rate = as_rate(learning_rate, "learning_rate")
         self.batch_size = positive_integer(batch_size, "batch_size")
         self.sphere = bool(sphere)
         nonnegative_number(ridge, "ridge")
         self.ridge = jnp.asarray(ridge, float)
-        self.readout_rate = None if readout_rate is None else _as_rate(readout_rate, "readout_rate")
+        self.readout_rate = None if readout_rate is None else as_rate(readout_rate, "readout_rate")
 
     def __repr__(self) -> str:
         return as_call(self)

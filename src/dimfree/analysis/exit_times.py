@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..algorithms import OnlineSGD
-from ..algorithms.online import FunctionSchedule, Schedule, rate_at
+from ..algorithms.schedules import FunctionSchedule, Schedule, rate_at
 from ..errors import InvalidInput, positive_integer
 from ..limits import MeanLimit, linear_noise, ode, sde
 from ..problems import Problem

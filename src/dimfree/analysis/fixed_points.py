@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, PRNGKeyArray
 
-from ..algorithms.online import Schedule, rate_at
+from ..algorithms.schedules import Schedule, rate_at
 from ..errors import InvalidInput, positive_integer, require
 from ..limits import MeanLimit
 from ..limits.drift import check_mean_limit

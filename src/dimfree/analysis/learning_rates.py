@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from scipy import optimize
 
 from ..algorithms import OnlineSGD
-from ..algorithms.online import PiecewiseLinear, Schedule
+from ..algorithms.schedules import PiecewiseLinear, Schedule
 from ..errors import InvalidInput, positive_integer
 from ..limits import ode
 from ..problems import Problem

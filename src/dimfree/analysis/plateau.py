@@ -7,7 +7,7 @@ import numpy as np
 import optimistix
 from jaxtyping import Array, Float
 
-from ..algorithms.online import rate_at
+from ..algorithms.schedules import rate_at
 from ..errors import InvalidInput
 from ..limits import MeanLimit
 from ..problems import Problem

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..algorithms.online import Schedule
+from ..algorithms.schedules import Schedule
 from ..errors import InvalidInput, is_concrete, require
 from ..limits import MeanLimit
 from ..limits.drift import check_mean_limit

@@ -23,6 +23,7 @@ QUANTITIES = ("risk", "M", "Q", "readout")
 _DOTS = 26  # markers along a simulated curve
 _FEW = 5  # with fewer runs than this a band means little, and the runs are drawn one by one
 _NAMED = 8  # with more entries than this the legend names the first and the last
+_CLOCKS = {"alpha": r"$\alpha$ = samples / $d$", "time": r"time = learning rate $\times$ steps"}
 _LINES = ("-", "--", "-.", ":")
 _MARKERS = ("o", "s", "^", "D", "v")
 _ENDED = {
@@ -79,7 +80,7 @@ def compare(
             handles.append(_handle(look, trajectory, deviation=any(sd is not None for _, sd in curve.values())))
         named = _named(entries, colours)
         handles += [Line2D([], [], color=colour, linewidth=5, solid_capstyle="butt") for _, colour in named]
-        axes.set_xlabel(r"$\alpha$ = samples / $d$")
+        axes.set_xlabel(_CLOCKS[trajectories[0].clock])
         axes.set_ylabel(quantity if quantity in ("risk", "readout") else f"overlaps ${quantity}$")
         _bound(axes, trajectories, curves, log=log)
         axes.legend(handles, [*names, *(name for name, _ in named)], ncols=2 if len(handles) > 6 else 1)
@@ -98,6 +99,10 @@ def _check(trajectories: Sequence[Any], quantity: Any, labels: Sequence[str] | N
             )
         if trajectory.alpha.ndim != 1:
             raise InvalidInput("This trajectory was made under vmap; take one cell of it (jax.tree.map) and draw that.")
+    if len({trajectory.clock for trajectory in trajectories}) > 1:
+        raise InvalidInput(
+            "compare was given trajectories over alpha and over time; they have no common axis, so draw them apart."
+        )
     if quantity not in QUANTITIES:
         raise InvalidInput(f"quantity = {quantity!r} was given; choose one of {', '.join(QUANTITIES)}.")
     if quantity == "readout" and any(trajectory.state.readout is None for trajectory in trajectories):
@@ -156,7 +161,8 @@ def _describe(trajectory: Trajectory) -> str:
         if not count:
             continue
         if trajectory.runs is None:
-            words += rf" ({word} at $\alpha$ = {float(trajectory.stopped_at):.3g})"
+            clock = r"$\alpha$" if trajectory.clock == "alpha" else trajectory.clock
+            words += f" ({word} at {clock} = {float(trajectory.stopped_at):.3g})"
         else:
             words += f" ({count} {word})"
     return words

@@ -17,12 +17,12 @@ from ..problems import Problem
 from ..state import State, check_state
 from ..trajectory import Outcome, Trajectory, check_starts, provenance, save_alphas
 from . import exact, vectors
+from .devices import PATIENCE, Progress, devices_for, on_each, spread
 from .loop import Lanes, Loop, Results
 
 _BLOCK = 128  # steps whose random numbers are drawn together; fixed, so that results do not depend on the machine
 _LANES = 128  # runs at a time on a device; more do not fit in its cache and are slower
 _MEMORY = 2**30  # bytes that the runs under way may take, unless told otherwise
-_PATIENCE = 1.0  # seconds between two looks at how far a simulation is, when it can also be interrupted
 
 
 def simulate(
@@ -74,7 +74,7 @@ def simulate(
         raise InvalidInput(f"method = {method!r} was given; choose 'exact' (any d) or 'vectors'.")
     if method == "vectors":
         vectors.embed(jax.tree.map(lambda leaf: leaf[0], states), d)  # says in words when it cannot be done
-    devices = _devices(runs, key)
+    devices = devices_for(runs, key)
     bytes_per_run = _bytes_per_run(problem, algorithm, d, method)
     lanes = int(np.clip(memory // (bytes_per_run * len(devices)), 1, min(_LANES, runs // len(devices))))
     cost = (
@@ -84,7 +84,7 @@ def simulate(
     dimension = jnp.asarray(d, float) if method == "exact" else d
     keys = jax.random.split(key, runs)
     job = _Job(problem, algorithm, stop, jnp.asarray(save_steps), dimension)
-    states, keys = _spread((states, keys), devices)
+    states, keys = spread((states, keys), devices)
     results = _run_all(job, states, keys, devices, lanes, cost if progress else None)
     states, outcome, ended = results.saved, results.outcome, results.ended
     return Trajectory(
@@ -160,63 +160,28 @@ def _bytes_per_run(problem: Problem, algorithm: OnlineSGD, d: int, method: str) 
     return 8 * _BLOCK * (2 * batch * (fields + batch + 4) + 2 * state)
 
 
-def _devices(runs: int, key: PRNGKeyArray) -> list:
-    """All devices, where the runs can be spread evenly; else the first."""
-    devices = jax.devices()
-    return devices if is_concrete(key) and runs % len(devices) == 0 else devices[:1]
-
-
-def _mesh(devices: list) -> jax.sharding.Mesh:
-    return jax.sharding.Mesh(np.asarray(devices), ("runs",))
-
-
-def _spread(runs, devices: list):
-    """Arrays with a leading axis of runs, spread over the devices."""
-    if len(devices) == 1:
-        return runs
-    return jax.device_put(runs, jax.sharding.NamedSharding(_mesh(devices), jax.sharding.PartitionSpec("runs")))
-
-
 def _run_all(job: _Job, states: State, keys, devices: list, lanes: int, cost: str | None) -> Results:
     """All runs to their end, in segments of about a second, so that progress is seen and Ctrl-C heard."""
     under_way = _begin(job, states, keys, devices, lanes)
     if not is_concrete((job, states, keys)):
         return _segment(job, states, keys, under_way, jnp.asarray(np.iinfo(np.int64).max), devices)[1]
-    progress = _Progress(cost, keys.shape[0])
+    progress = Progress(cost, keys.shape[0])
     blocks = 8
     while True:
         began = time.perf_counter()
         under_way = _segment(job, states, keys, under_way, jnp.asarray(blocks), devices)
         done = int(np.sum(np.asarray(under_way[0].run) >= keys.shape[0] // len(devices)))
-        progress.show(under_way[0], len(devices), done)
+        progress.show(_ended(under_way[0], keys.shape[0], len(devices), done))
         if done == lanes * len(devices):
             progress.end()
             return under_way[1]
-        blocks = max(8, int(blocks * min(8.0, _PATIENCE / (time.perf_counter() - began))))
+        blocks = max(8, int(blocks * min(8.0, PATIENCE / (time.perf_counter() - began))))
 
 
-class _Progress:
-    """A bar that counts the runs that have ended, for who asked for it."""
-
-    def __init__(self, cost: str | None, runs: int):
-        self.runs, self.bar = runs, None
-        if cost is not None:
-            import rich
-            import rich.progress
-
-            rich.print(cost)
-            self.bar = rich.progress.Progress()
-            self.task = self.bar.add_task("simulating", total=runs)
-            self.bar.start()
-
-    def show(self, lanes: Lanes, devices: int, idle: int) -> None:
-        if self.bar is not None:
-            taken = np.minimum(np.asarray(lanes.waiting), self.runs // devices).sum()
-            self.bar.update(self.task, completed=int(taken) - (lanes.run.shape[0] - idle))
-
-    def end(self) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+def _ended(lanes: Lanes, runs: int, devices: int, idle: int) -> int:
+    """How many of the runs have ended."""
+    taken = np.minimum(np.asarray(lanes.waiting), runs // devices).sum()
+    return int(taken) - (lanes.run.shape[0] - idle)
 
 
 @eqx.filter_jit
@@ -227,7 +192,7 @@ def _begin(job: _Job, states: State, keys, devices, lanes: int) -> tuple[Lanes, 
         return eqx.combine(arrays, rest).loop(states, keys).start(lanes, states)
 
     arrays, rest = eqx.partition(job, eqx.is_array)
-    return _on_each(on_device, devices, runs=2, shared=1)(states, keys, arrays)
+    return on_each(on_device, devices, runs=2, shared=1)(states, keys, arrays)
 
 
 @eqx.filter_jit
@@ -238,13 +203,4 @@ def _segment(job: _Job, states: State, keys, under_way: tuple[Lanes, Results], b
         return eqx.combine(arrays, rest).loop(states, keys).iterate(*under_way, blocks)
 
     arrays, rest = eqx.partition(job, eqx.is_array)
-    return _on_each(on_device, devices, runs=3, shared=2)(states, keys, under_way, blocks, arrays)
-
-
-def _on_each(function, devices, *, runs: int, shared: int):
-    """A function of arrays that are spread over the devices, then of some that all have."""
-    if len(devices) == 1:
-        return function
-    split, whole = jax.sharding.PartitionSpec("runs"), jax.sharding.PartitionSpec()
-    specs = (split,) * runs + (whole,) * shared
-    return jax.shard_map(function, mesh=_mesh(devices), in_specs=specs, out_specs=split, check_vma=False)
+    return on_each(on_device, devices, runs=3, shared=2)(states, keys, under_way, blocks, arrays)

@@ -1,5 +1,6 @@
 """How a limit is integrated."""
 
+from .populations import MeanFieldSolution, dmft
 from .solve import solve
 
-__all__ = ["solve"]
+__all__ = ["MeanFieldSolution", "dmft", "solve"]

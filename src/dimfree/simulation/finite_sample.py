@@ -1,0 +1,235 @@
+"""Algorithms that reuse their data, in dimension d, on the weight vectors themselves."""
+
+import os
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from numpy.typing import ArrayLike
+
+from ..algorithms import OnlineSGD, ReusedData
+from ..errors import InvalidInput, is_concrete, positive_integer
+from ..problems.base import check_problem
+from ..problems.field_problem import FieldProblem
+from ..state import State, check_state
+from ..trajectory import Outcome, Trajectory, check_starts, provenance, save_alphas
+from . import vectors
+from .devices import devices_for, spread
+from .frozen_data import shape_of_blocks
+from .reused_loop import Job, begin, draw, run_all, spectral_weights
+from .spectral import check_spectral
+
+
+def simulate_reused(
+    problem: FieldProblem,
+    algorithm: ReusedData,
+    start: State | Literal["spectral"],
+    d: int,
+    time: float | ArrayLike | Array,
+    *,
+    runs: int,
+    key: PRNGKeyArray,
+    datasets: int | None = None,
+    dtype: Any = jnp.float64,
+    store_data: bool | None = None,
+    progress: bool = False,
+) -> Trajectory:
+    r"""Gradient descent, multi-pass or persistent SGD, or Langevin dynamics in dimension d, many runs at once.
+
+    The training set is drawn once, $x_\mu \sim N(0, I_d)$ for samples_per_dimension x d samples with the noise of their
+    labels, and used in every step. The State and the mean loss of the training samples are saved over
+    time = learning_rate x steps. Holds for losses of local fields with standard Gaussian inputs and a readout that does
+    not move.
+
+    Runs depend on `key` and their number only, not on how they are grouped. Diverging runs are reported in `outcome`,
+    and the others complete.
+
+    **Arguments:**
+
+    - `problem`, `algorithm`: what is learned, and how.
+    - `start`: the State before the first step, the same for all runs or one for each along a leading axis. Weights
+      have exactly these overlaps and are random otherwise. Or `"spectral"`, for one student: the leading eigenvector of
+      $\sum_\mu T(y_\mu) x_\mu x_\mu^\top$, of norm $\sqrt d$, with the sign of the teacher. Here
+      $y_\mu = -\partial^2 \text{loss}_\mu / \partial \lambda^2$ at $\lambda = 0$ (for phase retrieval the label, up to
+      a factor) and $T(y) = (y - \text{mean}|y|) / (|y| + \text{mean}|y|)$.
+    - `d`: the dimension.
+    - `time`: where to end (201 even times are saved), or the increasing times to save at; times are rounded to steps.
+    - `runs`, `key`: number of runs, and the random key.
+    - `datasets`: number of training sets; consecutive runs share one, which makes a run cheaper. One for each run if
+      left out.
+    - `dtype`: precision of inputs and weights, float64 or float32.
+    - `store_data`: whether to keep the inputs in memory, or to make them again from their key in each step; if left
+      out, they are kept where they take at most half of the memory that is free.
+    - `progress`: whether to say what it will cost and show how far it is.
+
+    ??? example
+        >>> import dimfree, jax
+        >>> sgd = dimfree.PersistentSGD(0.02, samples_per_dimension=3, batch_fraction=0.5, persistence=1.0, sphere=True)
+        >>> start = dimfree.State(Q=[[1.0]], M=[[0.5]])
+        >>> runs = dimfree.simulate_reused(dimfree.PhaseRetrieval(), sgd, start, 50, 1.0, runs=2, key=jax.random.key(0))
+        >>> runs.time.shape, runs.training_loss.shape
+        ((201,), (2, 201))
+    """
+    _check(problem, algorithm)
+    d, runs = positive_integer(d, "d"), positive_integer(runs, "runs")
+    datasets = runs if datasets is None else positive_integer(datasets, "datasets")
+    if runs % datasets:
+        raise InvalidInput(f"{runs} runs cannot be spread evenly over {datasets} datasets; take a multiple.")
+    samples = _number_of_samples(algorithm, d)
+    precision = _precision(dtype)
+    states = _states(problem, algorithm, start, runs, d)
+    rate = float(algorithm.learning_rate)
+    times = save_alphas(time, clock="time")
+    if not isinstance(times, np.ndarray) or not is_concrete(key):
+        raise InvalidInput("time or key is traced; a simulation on reused data runs outside jit, vmap and grad.")
+    save_steps = np.round(times / rate).astype(int)
+    if save_steps[-1] < 1:
+        raise InvalidInput(f"time = {float(times[-1]):g} is less than one step, learning_rate = {rate:g}.")
+
+    rows = int(np.prod(shape_of_blocks(samples, d)))
+    numbers = datasets * rows * d
+    stored = numbers * precision.itemsize <= _free_memory() / 2 if store_data is None else bool(store_data)
+    cost = (
+        f"{runs} runs of {save_steps[-1]} steps, {datasets} datasets of {samples} samples, "
+        f"{numbers * precision.itemsize / 2**20:.0f} MiB of {precision.name} "
+        f"{'in memory' if stored else 'made again in each step'}, "
+        f"{4 * runs * problem.width * samples * d / 1e9:.3g} Gflop a step"
+    )
+    devices = devices_for(datasets, key)
+    data_key, run_key = jax.random.split(key)
+    keys = jax.vmap(lambda key: jax.random.split(key, 3))(_folded(run_key, runs))
+    weights, teacher_weights = _vectors(states, keys[:, 0], d)
+    job = Job(_cast(problem, precision), algorithm, teacher_weights)
+    data = draw(job, spread(_folded(data_key, datasets), devices), samples, stored, precision, devices)
+    if isinstance(start, str):
+        weights = jnp.repeat(spectral_weights(job, data, devices), runs // datasets, axis=0)
+    begun = begin(job, weights.astype(precision), keys[:, 1:], states.readout, datasets, rows)
+    saved, training_loss, ended = run_all(
+        job, data, spread(begun, devices), save_steps, devices, cost if progress else None
+    )
+    outcome = ended.outcome.reshape(-1)
+    return Trajectory(
+        alpha=jnp.asarray(save_steps * rate),
+        state=saved,
+        outcome=outcome,
+        stopped_at=jnp.where(outcome == Outcome.COMPLETED, jnp.nan, ended.ended.reshape(-1) * rate),
+        problem=problem,
+        training_loss=training_loss,
+        clock="time",
+        provenance=provenance(
+            simulation=f"reused data, {cost}",
+            d=d,
+            problem=problem,
+            algorithm=algorithm,
+            start="spectral" if isinstance(start, str) else None,
+            key=np.asarray(jax.random.key_data(key)),
+        ),
+    )
+
+
+# Before the first step.
+
+
+@eqx.filter_jit
+def _vectors(states: State, keys, d: int) -> tuple[Float[Array, "runs p d"], Float[Array, "k d"]]:
+    """Weights with these overlaps: teachers along the first axes, students in random directions around them."""
+    p, k = states.width, states.teacher_width
+    directions = min(p, max(d - k, 0))
+
+    def of_run(state, key):
+        turned = State(Q=state.P, M=state.M.T, P=state.Q)  # teachers first, so that they depend on P alone
+        teacher, students = vectors.embed(turned, d)
+        frame = jnp.linalg.qr(jax.random.normal(key, (d - k, directions)))[0] if directions else jnp.zeros((0, 0))
+        outside = students[:, k : k + directions] @ frame.T
+        return jnp.concatenate([students[:, :k], outside], axis=1) if directions else students, teacher
+
+    weights, teachers = jax.vmap(of_run)(states, keys)
+    return weights, teachers[0]
+
+
+def _states(problem: FieldProblem, algorithm: ReusedData, start, runs: int, d: int) -> State:
+    """The start of every run."""
+    if isinstance(start, str):
+        if start != "spectral":
+            raise InvalidInput(f"start = {start!r} was given; pass a State, or 'spectral'.")
+        check_spectral(problem)
+        start = State(Q=jnp.eye(1), M=jnp.zeros((1, problem.teacher_width)))  # a place to hold what will be found
+    if isinstance(start, State) and not is_concrete(start):
+        raise InvalidInput("start is traced; a simulation on reused data runs outside jit, vmap and grad.")
+    states = check_starts(problem, start, runs, trained=False)
+    check_state(states, sphere=algorithm.sphere)
+    P = np.asarray(states.P)
+    if np.abs(P - P[0]).max() > 1e-12:
+        raise InvalidInput("The starts have different P; the teachers of all runs must be the same.")
+    if states.width + states.teacher_width > d:
+        for run in range(runs if start.Q.ndim == 3 else 1):
+            state = State(states.Q[run], states.M[run], states.P[run])
+            vectors.embed(state, d)  # says in words when it cannot be done
+    return states
+
+
+# Checks.
+
+
+def _check(problem: Any, algorithm: Any) -> None:
+    check_problem(problem)
+    if not isinstance(problem, FieldProblem) or problem.clusters is not None:
+        raise InvalidInput(
+            f"problem = {problem!r} was given; reused data are simulated for losses of local fields with standard "
+            "Gaussian inputs, such as dimfree.PhaseRetrieval() or dimfree.LocalFields(...)."
+        )
+    if isinstance(algorithm, OnlineSGD):
+        raise InvalidInput(
+            "OnlineSGD uses each sample once; simulate it with dimfree.simulate, or pass GradientDescent, "
+            "MultiPassSGD, PersistentSGD or Langevin."
+        )
+    if not isinstance(algorithm, ReusedData):
+        raise InvalidInput(
+            f"algorithm = {algorithm!r} was given; pass GradientDescent, MultiPassSGD, PersistentSGD or Langevin."
+        )
+    if not is_concrete(problem, algorithm):
+        raise InvalidInput("problem or algorithm is traced; a simulation on reused data runs outside jit and vmap.")
+
+
+def _number_of_samples(algorithm: ReusedData, d: int) -> int:
+    samples = round(float(algorithm.samples_per_dimension) * d)
+    if samples < 1:
+        raise InvalidInput(
+            f"samples_per_dimension = {float(algorithm.samples_per_dimension):g} in d = {d} dimensions is less than "
+            "one sample; take more of either."
+        )
+    return samples
+
+
+def _precision(dtype: Any) -> np.dtype:
+    try:
+        precision = jax.dtypes.canonicalize_dtype(jnp.dtype(dtype))
+    except TypeError as error:
+        raise InvalidInput(f"dtype = {dtype!r} was given; choose float64 or float32.") from error
+    if precision not in (np.dtype("float64"), np.dtype("float32")):
+        raise InvalidInput(f"dtype = {dtype!r} was given; choose float64 or float32.")
+    return precision
+
+
+def _cast(problem: FieldProblem, precision: np.dtype) -> FieldProblem:
+    """The problem with numbers of this precision, so that those of many samples stay in it."""
+    return jax.tree.map(lambda leaf: leaf.astype(precision) if eqx.is_inexact_array(leaf) else leaf, problem)
+
+
+def _folded(key: PRNGKeyArray, number: int) -> Shaped[Array, "number ..."]:
+    return jax.vmap(lambda index: jax.random.fold_in(key, index))(jnp.arange(number))
+
+
+def _free_memory() -> float:
+    """Bytes that are free where the inputs would be kept."""
+    statistics = jax.devices()[0].memory_stats() or {}
+    if "bytes_limit" in statistics:
+        return float(statistics["bytes_limit"] - statistics.get("bytes_in_use", 0)) * len(jax.devices())
+    try:
+        with open("/proc/meminfo") as file:
+            return 1024.0 * next(float(line.split()[1]) for line in file if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) / 2 if hasattr(os, "sysconf") else 2**32

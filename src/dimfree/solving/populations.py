@@ -1,0 +1,314 @@
+"""Solving a dynamical mean-field theory: populations of sample paths, until the error of their mean is small."""
+
+import dataclasses
+import hashlib
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+from jaxtyping import Array, Float, PRNGKeyArray
+from numpy.typing import ArrayLike
+
+from ..algorithms.reused import MultiPassSGD, PersistentSGD, ReusedData
+from ..errors import InvalidInput, is_concrete, positive_integer
+from ..limits.dmft import Process
+from ..problems.base import Problem
+from ..problems.field_problem import FieldProblem
+from ..state import State, check_state
+from ..trajectory import Outcome, Trajectory, check_start, provenance
+
+_FIRST_STEP = 0.01
+_GROWTH = 0.04  # of a step, from one to the next
+_IN_BATCH = 0.4  # longest step, in units of the time over which a batch is correlated
+_FEWEST = 4  # populations for each grid, so that there is a spread
+_SEGMENT = 16  # steps between two looks at how far it is, when it can also be interrupted
+
+
+@dataclasses.dataclass(frozen=True)
+class MeanFieldSolution:
+    """What a dynamical mean-field theory predicts, with its errors; it prints as a table.
+
+    **Attributes:**
+
+    - `trajectory`: State and training loss over time, a run for each population.
+    - `mean`: the State over time, extrapolated to vanishing steps where a flow was solved; `training_loss` likewise.
+    - `standard_error`: of M, Q and the training loss in `mean`, by their names, from the spread between populations.
+    - `step_correction`: what the extrapolation added to M, Q and the training loss, by their names.
+    - `correlation`: C(t, t') of the weights, shape `(times, times)`.
+    - `response`: R(t, t') of the weights at t to a force in the step that begins at t', shape `(times, steps)`.
+    - `force_correlation`: of the forces of the samples on the weights, averaged over steps, shape `(steps, steps)`.
+    - `memory`: the force of a step by the weights at t, averaged over the step, shape `(steps, times)`.
+    """
+
+    trajectory: Trajectory
+    mean: State
+    training_loss: Float[np.ndarray, " times"]
+    standard_error: dict[str, Float[np.ndarray, " times"]]
+    step_correction: dict[str, Float[np.ndarray, " times"]]
+    correlation: Float[np.ndarray, "times times"]
+    response: Float[np.ndarray, "times steps"]
+    force_correlation: Float[np.ndarray, "steps steps"]
+    memory: Float[np.ndarray, "steps times"]
+
+    @property
+    def time(self) -> Float[np.ndarray, " times"]:
+        """The times of the grid."""
+        return np.asarray(self.trajectory.time)
+
+    def __str__(self) -> str:
+        shown = np.unique(np.searchsorted(self.time, np.linspace(0, self.time[-1], 6)).clip(max=len(self.time) - 1))
+        overlap = np.asarray(self.mean.M)[:, 0, 0]
+        rows = [
+            f"  {self.time[i]:8.3f} {overlap[i]:9.4f} {self.standard_error['M'][i]:9.4f} "
+            f"{self.step_correction['M'][i]:10.4f} {self.training_loss[i]:14.5g}"
+            for i in shown
+        ]
+        settings = [f"  {name}: {value}" for name, value in self.trajectory.provenance]
+        return "\n".join(["      time         M    +- error  from steps  training loss", *rows, *settings])
+
+    __repr__ = __str__
+
+
+def dmft(
+    problem: Problem,
+    algorithm: ReusedData,
+    start: State,
+    time: float | ArrayLike | Array,
+    *,
+    key: PRNGKeyArray,
+    target_error: float = 0.01,
+    paths: int = 8_192,
+    most_populations: int = 32,
+    flow: bool = True,
+    store: str | Path | None = None,
+    progress: bool = False,
+) -> MeanFieldSolution:
+    r"""Reused data in the limit $d \to \infty$ at a fixed number of samples per dimension, by DMFT.
+
+    With `flow` the learning rate vanishes as well, and
+    $\dot w = -\text{ridge} \, w - \text{gradient} + \text{thermal noise}$ (on the sphere, with a multiplier in place of
+    the ridge). Otherwise it is the limit of the algorithm at its learning rate, step by step; [`MultiPassSGD`] has that
+    limit only, because its flow is that of [`GradientDescent`].
+
+    The theory is causal: a population of paths of single samples is carried forward once, with the kernels of the
+    weights from averages over it. A finite population has an error that the dynamics amplify; populations are added
+    until the standard error of their mean overlap is below the target. For a flow, as many are solved with half as many
+    steps, which cost little, and the result is extrapolated.
+
+    Holds for one student and one teacher, losses that are twice differentiable, standard Gaussian inputs.
+
+    **Arguments:**
+
+    - `problem`, `algorithm`: what is learned, and how.
+    - `start`: the State at time 0.
+    - `time`: where to end, or the increasing times of the grid, from 0 (for a flow, an even number of steps).
+    - `key`: random key.
+    - `target_error`: of the overlap M at any time.
+    - `paths`: of a population, a power of two. Memory is 4 bytes times `paths` times the square of the steps.
+    - `most_populations`: after which it stops, whatever the error.
+    - `flow`: whether the learning rate vanishes.
+    - `store`: a directory for finished populations; what is there from an earlier call like this one is not done again.
+    - `progress`: whether to say what it will cost and show how far it is.
+
+    Mignacco, Urbani & Zdeborová, Mach. Learn.: Sci. Technol. 2 (2021) 035029, eqs. (14)-(19), with the misprints of
+    (A.21), which has a factor 1/batch_fraction too many, and of (A.23), whose multiplier is that of (14). There the
+    kernels are iterated to self-consistency over all times.
+
+    ??? example
+        >>> import dimfree, jax
+        >>> descent = dimfree.GradientDescent(0.01, samples_per_dimension=2.0, sphere=True)
+        >>> start = dimfree.State(Q=[[1.0]], M=[[0.8]])
+        >>> found = dimfree.dmft(dimfree.PhaseRetrieval(), descent, start, 0.2, key=jax.random.key(0), paths=1024)
+        >>> bool(found.mean.M[-1, 0, 0] > 0.8)
+        True
+    """
+    start = _check(problem, algorithm, start, flow)
+    assert isinstance(problem, FieldProblem)
+    if paths < 2 or paths & (paths - 1):
+        raise InvalidInput(f"paths = {paths} was given; take a power of two (the points are those of a Sobol net).")
+    most = positive_integer(most_populations, "most_populations", minimum=_FEWEST)
+    times = _grid(algorithm, time, flow)
+    grids = (times, times[::2]) if flow else (times,)
+    teacher_norm = jnp.sqrt(start.P[0, 0])
+    solvers = [Process(problem, algorithm, teacher_norm, jnp.asarray(grid), flow) for grid in grids]
+    keys = jax.random.split(key, most)
+    cost = _cost(len(times) - 1, paths, most)
+    if progress:
+        print(cost, flush=True)
+    name = _fingerprint(problem, algorithm, start, times, flow, paths, key)
+    found: list[list[_Curves]] = [[] for _ in solvers]
+    for number in range(most):
+        for each, solver in zip(found, solvers, strict=True):
+            file = None if store is None else Path(store) / f"{name}-{len(solver.times) - 1}-{number}.npz"
+            each.append(_population(solver, start, paths, keys[number], file))
+        error = _standard_errors([curves["M"] for curves in found[0]]).max()
+        if progress:
+            print(f"population {number + 1}: standard error {error:.2g} (target {target_error:g})", flush=True)
+        if number + 1 >= _FEWEST and error <= target_error:
+            break
+    return _solution(problem, algorithm, start, times, found, cost, key, flow)
+
+
+_Curves = dict[str, np.ndarray]
+
+
+def _fingerprint(problem: FieldProblem, algorithm, start: State, times, flow: bool, paths: int, key) -> str:
+    """A name for a calculation; two losses are told apart by their values at some points."""
+    points = jnp.asarray(np.random.default_rng(0).normal(size=(8, 3)))
+    losses = [float(problem.loss(each[:1], each[1:2], each[2], problem.readout)) for each in points]
+    numbers = [np.asarray(leaf).tolist() for leaf in (start.Q, start.M, start.P, times, jax.random.key_data(key))]
+    return hashlib.sha256(repr((algorithm, numbers, losses, flow, paths)).encode()).hexdigest()[:16]
+
+
+def _population(solver: Process, start: State, paths: int, key: PRNGKeyArray, file: Path | None) -> _Curves:
+    """One population to its end, from a file if it is there."""
+    if file is not None and file.exists():
+        with np.load(file) as saved:
+            return dict(saved)
+    steps = len(solver.times) - 1
+    seed, selection, moves = jax.random.split(key, 3)
+    net = scipy.stats.qmc.Sobol(steps + 3, rng=np.random.default_rng(np.asarray(jax.random.key_data(seed))))
+    uniform = net.random(paths).clip(2.0**-40, 1 - 2.0**-40)
+    normals = jnp.asarray(scipy.stats.norm.ppf(uniform).T)
+    population = solver.start(start.Q[0, 0], start.M[0, 0], normals, selection)
+    for first in range(0, steps, _SEGMENT):
+        last = min(first + _SEGMENT, steps)
+        population = solver.advance(population, jnp.asarray(first), jnp.asarray(last), moves)
+        jax.block_until_ready(population.training_loss)
+    kernels = population.kernels
+    durations = np.diff(np.asarray(solver.times))
+    overlap = np.asarray(kernels.overlap)
+    curves = {
+        "M": overlap * float(solver.teacher_norm),
+        "Q": np.diagonal(kernels.correlation) + overlap**2,
+        "training_loss": np.asarray(population.training_loss),
+        "correlation": np.asarray(kernels.correlation) + np.multiply.outer(overlap, overlap),
+        "response": np.asarray(kernels.response),
+        "force_correlation": np.asarray(kernels.forces) / np.multiply.outer(durations, durations),
+        "memory": np.asarray(kernels.memory) / durations[:, None],
+    }
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_suffix(".partial.npz")
+        np.savez(partial, **curves)
+        partial.replace(file)
+    return curves
+
+
+def _solution(
+    problem, algorithm, start: State, times, found: list[list[_Curves]], cost, key, flow
+) -> MeanFieldSolution:
+    finest = found[0]
+    completed = [curves for curves in finest if np.isfinite(curves["M"]).all()]
+    if not completed:
+        raise InvalidInput("Every population diverged; take more paths, or, without flow, a smaller learning rate.")
+    mean, errors, corrections = {}, {}, {}
+    for name in ("M", "Q", "training_loss"):
+        rows = [curves[name] for curves in completed]
+        mean[name], errors[name] = np.mean(rows, axis=0), _standard_errors(rows)
+        corrections[name] = np.zeros(len(times))
+        if flow:
+            coarse = [curves[name] for curves in found[1] if np.isfinite(curves[name]).all()]
+            # Of second order: the finer of two grids has a third of their difference left.
+            change = (mean[name][::2] - np.mean(coarse, axis=0)) / 3
+            corrections[name] = np.interp(times, times[::2], change)
+            spread = np.interp(times, times[::2], _standard_errors(coarse))
+            errors[name] = np.hypot(4 / 3 * errors[name], spread / 3)
+            mean[name] = mean[name] + corrections[name]
+    runs = len(finest)
+    ended = np.array([Outcome.COMPLETED if np.isfinite(c["M"]).all() else Outcome.DIVERGED for c in finest])
+    trajectory = Trajectory(
+        alpha=jnp.asarray(times),
+        state=_states(np.stack([c["Q"] for c in finest]), np.stack([c["M"] for c in finest]), start),
+        outcome=jnp.asarray(ended),
+        stopped_at=jnp.full(runs, jnp.nan),
+        problem=problem,
+        training_loss=jnp.asarray(np.stack([curves["training_loss"] for curves in finest])),
+        clock="time",
+        provenance=provenance(
+            limit=f"dynamical mean-field theory, {'flow' if flow else 'at the learning rate'}",
+            populations=f"{runs}, {cost}",
+            problem=problem,
+            algorithm=algorithm,
+            key=np.asarray(jax.random.key_data(key)) if is_concrete(key) else None,
+        ),
+    )
+    kernels = ("correlation", "response", "force_correlation", "memory")
+    return MeanFieldSolution(
+        trajectory=trajectory,
+        mean=_states(mean["Q"], mean["M"], start),
+        training_loss=mean["training_loss"],
+        standard_error=errors,
+        step_correction=corrections,
+        **{name: np.mean([curves[name] for curves in completed], axis=0) for name in kernels},
+    )
+
+
+def _states(Q: Float[np.ndarray, "*axes"], M: Float[np.ndarray, "*axes"], start: State) -> State:
+    P = jnp.broadcast_to(start.P, (*Q.shape, 1, 1))
+    return State(Q=Q[..., None, None], M=M[..., None, None], P=P)
+
+
+def _standard_errors(rows: list[np.ndarray]) -> np.ndarray:
+    if len(rows) < 2:
+        return np.full(rows[0].shape, np.inf)
+    return np.std(rows, axis=0, ddof=1) / np.sqrt(len(rows))
+
+
+def _cost(steps: int, paths: int, most: int) -> str:
+    memory = 4 * paths * steps**2 / 2**20
+    return f"at most {most} populations of {paths} paths, {steps} steps, {memory:.0f} MiB at a time"
+
+
+def _grid(algorithm: ReusedData, time, flow: bool) -> Float[np.ndarray, " times"]:
+    """The times of the grid: those given, or steps that grow up to what the batch allows."""
+    given = np.asarray(time, float)
+    if not np.isfinite(given).all() or (given.ndim == 0 and given <= 0):
+        raise InvalidInput(f"time = {time} was given; the end must be positive.")
+    if given.ndim == 1:
+        even = np.isclose(np.diff(given), float(algorithm.learning_rate)).all()
+        if len(given) < 3 or given[0] != 0 or not (np.diff(given) > 0).all() or (flow and len(given) % 2 == 0):
+            raise InvalidInput("time must increase from 0, in an even number of steps.")
+        if not flow and not even:
+            raise InvalidInput("Without flow the steps are those of the algorithm; give the end of time as a number.")
+        return given
+    if not flow:
+        return float(algorithm.learning_rate) * np.arange(
+            max(1, round(float(given) / float(algorithm.learning_rate))) + 1
+        )
+    longest = np.inf
+    if isinstance(algorithm, PersistentSGD):
+        longest = _IN_BATCH * float(algorithm.persistence * algorithm.batch_fraction)
+    times = [0.0]
+    while times[-1] < given:
+        times.append(times[-1] + min(_FIRST_STEP + _GROWTH * times[-1], longest))
+    if len(times) % 2 == 0:
+        times.append(times[-1] + min(_FIRST_STEP + _GROWTH * times[-1], longest))
+    return np.array(times) * (float(given) / times[-1])
+
+
+def _check(problem: Problem, algorithm: ReusedData, start: State, flow: bool) -> State:
+    if not isinstance(algorithm, ReusedData):
+        raise InvalidInput(
+            f"algorithm = {algorithm!r} was given; dmft is for reused data (dimfree.GradientDescent, PersistentSGD, "
+            "...). For fresh samples use dimfree.ode."
+        )
+    if not isinstance(problem, FieldProblem) or problem.clusters is not None:
+        raise InvalidInput(f"problem = {problem!r} was given; dmft needs a loss of local fields of standard inputs.")
+    if (problem.width, problem.teacher_width) != (1, 1):
+        raise InvalidInput(
+            f"The problem has {problem.width} students and {problem.teacher_width} teachers; dmft is for one of each. "
+            "dimfree.simulate_reused takes any."
+        )
+    if not problem.smooth:
+        raise InvalidInput("The loss has a kink; dmft needs one that is twice differentiable, such as a smoothed one.")
+    if flow and isinstance(algorithm, MultiPassSGD):
+        raise InvalidInput(
+            "As the learning rate vanishes, multi-pass SGD becomes gradient descent. Give flow=False for its limit at "
+            "the learning rate, or take dimfree.GradientDescent or dimfree.PersistentSGD."
+        )
+    start = check_start(problem, start, trained=False)
+    check_state(start, sphere=algorithm.sphere)
+    return start

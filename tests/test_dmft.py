@@ -1,0 +1,177 @@
+"""DMFT: exact spectra where the loss is quadratic, simulations where it is not, and that wrong kernels are noticed."""
+
+import jax
+import numpy as np
+import pytest
+import scipy.integrate
+
+import dimfree
+from dimfree.algorithms import GradientDescent, Langevin, MultiPassSGD, PersistentSGD
+from dimfree.limits.dmft import Process
+from dimfree.simulation import simulate_reused
+from dimfree.solving import dmft
+
+KEY = jax.random.key(0)
+LINEAR = dimfree.LocalFields(
+    lambda student, teacher, noise, readout: (student[0] - teacher[0] - 0.5 * noise) ** 2 / 2, width=1, teacher_width=1
+)
+QUARTIC = dimfree.LocalFields(
+    lambda student, teacher, noise, readout: (student[0] ** 2 - teacher[0] ** 2) ** 2 / 4, width=1, teacher_width=1
+)
+
+
+def start(overlap, Q=1.0):
+    return dimfree.State(Q=[[Q]], M=[[overlap]])
+
+
+def over_spectrum(function, ratio):
+    """The mean of a function over the eigenvalues of X^T X / d, with ratio * d > d rows (Marchenko and Pastur)."""
+    low, high = (1 - ratio**0.5) ** 2, (1 + ratio**0.5) ** 2
+
+    def integrand(angle):
+        value = (low + high) / 2 + (high - low) / 2 * np.cos(angle)
+        return function(value) * ((high - low) / 2 * np.sin(angle)) ** 2 / (2 * np.pi * value)
+
+    return scipy.integrate.quad_vec(integrand, 0, np.pi, epsrel=1e-10)[0]
+
+
+def linear_regression(times, ratio, overlap, ridge=0.0, temperature=0.0, rate=None):
+    """M and Q of linear regression with noise of variance 1/4 in the labels, from any start of norm 1, by its spectrum.
+
+    Along an eigenvector of eigenvalue s the weights relax at rate s + ridge to (s teacher + noise) / (s + ridge), where
+    the noise has variance s / 4.
+    """
+
+    def decay(s):
+        return np.exp(-(s + ridge) * times) if rate is None else (1 - rate * (s + ridge)) ** np.round(times / rate)
+
+    def to_teacher(s):
+        return s / (s + ridge) * (1 - decay(s)) + overlap * decay(s)
+
+    def variance(s):
+        noise = 0.25 * s / (s + ridge) ** 2 * (1 - decay(s)) ** 2
+        thermal = temperature * (1 - decay(s) ** 2) / (s + ridge)
+        return noise + thermal + (1 - overlap**2) * decay(s) ** 2
+
+    M = over_spectrum(to_teacher, ratio)
+    return M, over_spectrum(lambda s: to_teacher(s) ** 2 + variance(s), ratio)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "flow", "exact"),
+    [
+        (GradientDescent(0.02, 2.0), True, {}),
+        (GradientDescent(0.05, 1.5, ridge=0.7), True, {"ridge": 0.7}),
+        (GradientDescent(0.05, 1.5, ridge=0.7), False, {"ridge": 0.7, "rate": 0.05}),
+        (Langevin(0.02, 2.0, temperature=0.3), True, {"temperature": 0.3}),
+    ],
+)
+def test_linear_regression_is_solved_by_its_spectrum(algorithm, flow, exact):
+    found = dmft(LINEAR, algorithm, start(0.3), 2.0, key=KEY, paths=2_048, flow=flow, target_error=0.002)
+    M, Q = linear_regression(found.time, float(algorithm.samples_per_dimension), 0.3, **exact)
+    # Four standard errors over forty times that are strongly correlated: a false alarm in a thousand.
+    assert np.all(np.abs(np.asarray(found.mean.M)[:, 0, 0] - M) < 4 * found.standard_error["M"] + 1e-4)
+    assert np.all(np.abs(np.asarray(found.mean.Q)[:, 0, 0] - Q) < 4 * found.standard_error["Q"] + 3e-4)
+    assert found.standard_error["M"].max() < 0.003
+
+
+def test_steps_of_a_flow_have_an_error_of_second_order():
+    algorithm = GradientDescent(0.01, 2.0)
+    errors = []
+    for steps in (8, 16, 32):
+        times = np.linspace(0, 1, steps + 1)
+        found = dmft(LINEAR, algorithm, start(0.3), times, key=KEY, paths=4_096, target_error=1.0)
+        runs = np.asarray(found.trajectory.state.M)[:, :, 0, 0].mean(axis=0)
+        errors.append(np.abs(runs - linear_regression(times, 2.0, 0.3)[0]).max())
+    slope = np.polyfit(np.log([8, 16, 32]), np.log(errors), 1)[0]
+    assert slope == pytest.approx(-2, abs=0.4)
+
+
+def mistaken(factor):
+    """A DMFT whose response is multiplied by a number; each a class of its own, to be compiled on its own."""
+
+    class Mistaken(Process):
+        def _response(self, tangents, paths):
+            return factor * super()._response(tangents, paths)
+
+        def _with_flips(self, memory, kernels, paths, k, impulse):
+            return memory
+
+    return Mistaken
+
+
+@pytest.mark.parametrize(("factor", "is_right"), [(1.0, True), (0.0, False), (-1.0, False), (2.0, False)])
+def test_a_wrong_response_is_noticed(factor, is_right, monkeypatch):
+    # Dropped, of the wrong sign, or with a factor 1 / batch_fraction too many.
+    monkeypatch.setattr("dimfree.solving.populations.Process", mistaken(factor))
+    found = dmft(LINEAR, GradientDescent(0.02, 2.0), start(0.3), 1.0, key=KEY, paths=1_024, target_error=1.0)
+    M, _ = linear_regression(found.time, 2.0, 0.3)
+    assert (np.abs(np.asarray(found.mean.M)[-1, 0, 0] - M[-1]) < 0.01) == is_right
+
+
+def distance(problem, algorithm, m0, time, *, d, runs, flow, paths=4_096, **options):
+    """The difference of the overlaps of simulation and theory, in standard errors, and the standard errors."""
+    theory = dmft(problem, algorithm, start(m0), time, key=KEY, flow=flow, paths=paths, **options)
+    simulated = simulate_reused(problem, algorithm, start(m0), d, theory.time, runs=runs, key=jax.random.key(1))
+    overlaps = np.asarray(simulated.state.M)[:, :, 0, 0]
+    expected = np.interp(np.asarray(simulated.time), theory.time, np.asarray(theory.mean.M)[:, 0, 0])
+    error = np.hypot(overlaps.std(axis=0, ddof=1) / runs**0.5, theory.standard_error["M"])
+    return np.abs(overlaps.mean(axis=0) - expected), error
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "flow"),
+    [
+        (GradientDescent(0.01, 2.0, sphere=True), False),
+        (MultiPassSGD(0.02, 2.0, batch_fraction=0.5, sphere=True), False),
+        (PersistentSGD(0.01, 2.0, batch_fraction=0.5, persistence=1.0, ridge=0.5), False),
+        (Langevin(0.01, 2.0, temperature=0.5, sphere=True), False),
+    ],
+)
+def test_the_limit_of_an_algorithm_is_met_by_its_simulation(algorithm, flow):
+    difference, error = distance(QUARTIC, algorithm, 0.5, 0.5, d=800, runs=24, flow=flow, target_error=0.003)
+    # Three standard errors, and a bias of order 1/d that was measured as 2 / d.
+    assert np.all(difference < 3.5 * error + 2 / 800)
+    assert error.max() < 0.008
+
+
+def test_kernels_are_causal_and_the_sphere_is_kept():
+    found = dmft(QUARTIC, GradientDescent(0.01, 2.0, sphere=True), start(0.5), 1.0, key=KEY, paths=1_024)
+    np.testing.assert_allclose(np.asarray(found.trajectory.state.Q)[..., 0, 0], 1, atol=1e-10)
+    np.testing.assert_allclose(found.correlation, found.correlation.T, atol=1e-12)
+    assert np.all(np.triu(found.response) == 0)
+    assert np.linalg.eigvalsh(found.correlation).min() > -1e-10
+
+
+def test_finished_populations_are_not_done_again(tmp_path):
+    def solve():
+        return dmft(LINEAR, GradientDescent(0.1, 2.0), start(0.3), 0.3, key=KEY, paths=256, store=tmp_path, flow=False)
+
+    first = solve()
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == first.trajectory.runs
+    files[0].unlink()
+    times = {file: file.stat().st_mtime_ns for file in files[1:]}
+    second = solve()
+    assert {file: file.stat().st_mtime_ns for file in files[1:]} == times
+    np.testing.assert_array_equal(first.mean.M, second.mean.M)
+    other = dmft(LINEAR, GradientDescent(0.1, 2.5), start(0.3), 0.3, key=KEY, paths=256, store=tmp_path, flow=False)
+    assert not np.array_equal(first.mean.M, other.mean.M)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"problem": dimfree.PhaseRetrieval(2)}, "one of each"),
+        ({"problem": dimfree.SingleIndex("relu")}, "twice differentiable"),
+        ({"algorithm": MultiPassSGD(0.1, 2.0, 0.5)}, "flow=False"),
+        ({"paths": 1000}, "power of two"),
+        ({"time": -1.0}, "must be positive"),
+        ({"time": [0.0, 1.0]}, "even number"),
+        ({"most_populations": 2}, "at least 4"),
+    ],
+)
+def test_what_cannot_be_solved_is_refused(arguments, words):
+    given = {"problem": LINEAR, "algorithm": GradientDescent(0.1, 2.0), "time": 1.0, "key": KEY} | arguments
+    with pytest.raises(dimfree.InvalidInput, match=words):
+        dmft(given.pop("problem"), given.pop("algorithm"), start(0.3), given.pop("time"), **given)
