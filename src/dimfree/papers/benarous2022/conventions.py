@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from ...algorithms import OnlineSGD
-from ...algorithms.online import rate_at
+from ...algorithms.schedules import rate_at
 from ...limits import MeanLimit, increment_covariance, ode
 from ...problems import Mixture, SpikedTensor
 from ...state import State

@@ -1,0 +1,130 @@
+"""Compare the mean-field theory of reused data with simulations: docs/data/reused_data.csv.
+
+python tools/dmft_table.py                    # every row that is not in the file yet; says how long each took
+python tools/dmft_table.py "gradient descent, 0.5" ...      # these cases only
+python tools/dmft_table.py --show             # the comparison, from what is in the file
+
+Phase retrieval with the loss (h^2 - h0^2)^2 / 4. Simulations are at several d and two learning rates, in single
+precision; the comparison extrapolates them linearly in 1/d and in the learning rate. A row that is in the file is not
+measured again, so that the work can be stopped and taken up.
+"""
+
+import csv
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import dimfree
+
+TABLE = Path(__file__).resolve().parent.parent / "docs" / "data" / "reused_data.csv"
+TIMES = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0])
+SIMULATIONS = [(1_000, 0.01, 128), (2_000, 0.01, 64), (1_000, 0.02, 128)]  # d, learning rate, runs
+LOSS = dimfree.LocalFields(
+    lambda student, teacher, noise, readout: (student[0] ** 2 - teacher[0] ** 2) ** 2 / 4, width=1, teacher_width=1
+)
+CASES: dict[str, tuple[float, Callable]] = {
+    "gradient descent, 0.5": (0.5, lambda rate: dimfree.GradientDescent(rate, 2.0, sphere=True)),
+    "persistent SGD, 2 samples": (0.5, lambda rate: dimfree.PersistentSGD(rate, 2.0, 0.5, 1.0, sphere=True)),
+    "Langevin, 2 samples": (0.5, lambda rate: dimfree.Langevin(rate, 2.0, 1.0, sphere=True)),
+    "persistent SGD, ridge": (0.5, lambda rate: dimfree.PersistentSGD(rate, 2.0, 0.5, 1.0, ridge=0.5)),
+    "gradient descent, 0.65": (0.65, lambda rate: dimfree.GradientDescent(rate, 2.0, sphere=True)),
+    "gradient descent, 0.8": (0.8, lambda rate: dimfree.GradientDescent(rate, 2.0, sphere=True)),
+    "persistent SGD, 3 samples": (0.2, lambda rate: dimfree.PersistentSGD(rate, 3.0, 0.5, 1.0, sphere=True)),
+    "Langevin, 3 samples": (0.2, lambda rate: dimfree.Langevin(rate, 3.0, 1.0, sphere=True)),
+    "gradient descent, ridge": (0.5, lambda rate: dimfree.GradientDescent(rate, 2.0, ridge=0.5)),
+}
+COLUMNS = ("case", "d", "learning_rate", "runs", *(f"M({t:g})" for t in TIMES), *(f"error({t:g})" for t in TIMES))
+COLUMNS = (*COLUMNS, "seconds")
+
+
+def theory(case: str) -> tuple[np.ndarray, np.ndarray, int]:
+    """Overlaps of the flow, their errors, the number of populations."""
+    overlap, make = CASES[case]
+    start = dimfree.State(Q=[[1.0]], M=[[overlap]])
+    found = dimfree.dmft(
+        LOSS, make(0.01), start, TIMES[-1], key=jax.random.key(0), target_error=0.003, most_populations=64
+    )
+    at = [np.interp(TIMES, found.time, each) for each in (found.mean.M[:, 0, 0], found.standard_error["M"])]
+    return at[0], at[1], found.trajectory.runs or 0
+
+
+def simulation(case: str, d: int, rate: float, runs: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Mean overlaps of runs, each on its own data, and their standard errors."""
+    overlap, make = CASES[case]
+    start = dimfree.State(Q=[[1.0]], M=[[overlap]])
+    overlaps = []
+    for batch in range(runs // 16):
+        found = dimfree.simulate_reused(
+            LOSS, make(rate), start, d, TIMES, runs=16, key=jax.random.key(d + batch), dtype=jnp.float32
+        )
+        overlaps.append(np.asarray(found.state.M)[:, :, 0, 0])
+    all_runs = np.concatenate(overlaps)
+    return all_runs.mean(axis=0), all_runs.std(axis=0, ddof=1) / runs**0.5, runs
+
+
+def rows() -> dict[tuple[str, int, float], dict[str, str]]:
+    """What is in the file, by case, d (0 for the theory) and learning rate."""
+    if not TABLE.exists():
+        return {}
+    with TABLE.open() as file:
+        return {(row["case"], int(row["d"]), float(row["learning_rate"])): row for row in csv.DictReader(file)}
+
+
+def measure(cases: list[str]) -> None:
+    """The rows of these cases that are missing."""
+    for case in cases:
+        for d, rate, runs in [(0, 0.0, 0), *SIMULATIONS]:
+            if (case, d, rate) in rows():
+                continue
+            began = time.perf_counter()
+            M, error, number = simulation(case, d, rate, runs) if d else theory(case)
+            seconds = time.perf_counter() - began
+            new = not TABLE.exists()
+            TABLE.parent.mkdir(exist_ok=True)
+            with TABLE.open("a", newline="") as file:
+                writer = csv.writer(file)
+                if new:
+                    writer.writerow(COLUMNS)
+                numbers = [f"{x:.5f}" for x in (*M, *error)]
+                writer.writerow([case, d, rate, number, *numbers, f"{seconds:.0f}"])
+            print(f"{case}, d = {d}, learning rate {rate}: M = {np.round(M, 4)}, {seconds:.0f} s", flush=True)
+
+
+def show() -> None:
+    """Theory against simulation, extrapolated, in standard errors."""
+    table = rows()
+
+    def numbers(key: tuple[str, int, float], name: str) -> np.ndarray:
+        return np.array([float(table[key][f"{name}({t:g})"]) for t in TIMES])
+
+    print("case                        " + " ".join(f"{f't = {t:g}':>16s}" for t in TIMES[2:]))
+    for case in CASES:
+        keys = [(case, d, rate) for d, rate, _ in SIMULATIONS]
+        if not {*keys, (case, 0, 0.0)} <= table.keys():
+            continue
+        small, large, fast = (numbers(key, "M") for key in keys)
+        errors = [numbers(key, "error") for key in keys]
+        # M(d, rate) = limit + a / d + b rate, through the three of them.
+        limit = 2 * large - fast
+        error = np.hypot(2 * errors[1], errors[2])
+        expected, own = numbers((case, 0, 0.0), "M"), numbers((case, 0, 0.0), "error")
+        for name, M, e in (
+            ("theory", expected, own),
+            ("simulation, d = 2000", large, errors[1]),
+            ("d = 1000", small, errors[0]),
+            ("extrapolated", limit, error),
+            ("difference / error", (limit - expected) / np.hypot(error, own), None),
+        ):
+            cells = [f"{m:8.4f}" + ("" if e is None else f" +- {e[i + 2]:.4f}") for i, m in enumerate(M[2:])]
+            print(f"{case if name == 'theory' else '':28s}" + " ".join(f"{cell:>16s}" for cell in cells) + f"  {name}")
+
+
+if __name__ == "__main__":
+    if "--show" not in sys.argv:
+        measure([case for case in CASES if case in sys.argv[1:]] or list(CASES))
+    show()
