@@ -1,6 +1,7 @@
 """DMFT: exact spectra where the loss is quadratic, simulations where it is not, and that wrong kernels are noticed."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.integrate
@@ -133,6 +134,37 @@ def test_the_limit_of_an_algorithm_is_met_by_its_simulation(algorithm, flow):
     # Three standard errors, and a bias of order 1/d that was measured as 2 / d.
     assert np.all(difference < 3.5 * error + 2 / 800)
     assert error.max() < 0.008
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        GradientDescent(0.02, 2.0, sphere=True),
+        PersistentSGD(0.02, 2.0, batch_fraction=0.5, persistence=1.0, sphere=True),
+        Langevin(0.02, 2.0, temperature=0.5, ridge=0.5),
+    ],
+)
+def test_one_run_approaches_the_limit_as_d_grows(algorithm):
+    theory = dmft(QUARTIC, algorithm, start(0.5), 1.0, key=KEY, flow=False, paths=8_192, target_error=0.002)
+    expected, distances, dimensions = np.asarray(theory.mean.M)[:, 0, 0], [], (100, 400, 1600)
+    for d in dimensions:
+        runs = simulate_reused(QUARTIC, algorithm, start(0.5), d, theory.time, runs=32, key=jax.random.key(d))
+        error = np.abs(np.asarray(runs.state.M)[:, :, 0, 0] - expected).max(axis=1)
+        distances.append(np.sqrt(np.mean(error**2)))
+    assert np.polyfit(np.log(dimensions), np.log(distances), 1)[0] == pytest.approx(-0.5, abs=0.2)
+
+
+@pytest.mark.slow
+def test_another_loss_is_met_by_its_simulation():
+    def smoothed(student, teacher, noise, readout):
+        return jnp.sqrt((student[0] ** 2 - teacher[0] ** 2) ** 2 + 0.1)
+
+    problem = dimfree.LocalFields(smoothed, width=1, teacher_width=1)
+    algorithm = GradientDescent(0.02, 2.0, sphere=True)
+    difference, error = distance(problem, algorithm, 0.5, 2.0, d=1000, runs=48, flow=False, target_error=0.002)
+    assert np.all(difference < 3.5 * error + 2 / 1000)
+    assert error.max() < 0.006
 
 
 def test_kernels_are_causal_and_the_sphere_is_kept():
