@@ -103,7 +103,7 @@ def mistaken(factor):
 
 @pytest.mark.parametrize(("factor", "is_right"), [(1.0, True), (0.0, False), (-1.0, False), (2.0, False)])
 def test_a_wrong_response_is_noticed(factor, is_right, monkeypatch):
-    # Dropped, of the wrong sign, or with a factor 1 / batch_fraction too many.
+    # Dropped, of the wrong sign, or twice too large.
     monkeypatch.setattr("dimfree.solving.populations.Process", mistaken(factor))
     found = dmft(LINEAR, GradientDescent(0.02, 2.0), start(0.3), 1.0, key=KEY, paths=1_024, target_error=1.0)
     M, _ = linear_regression(found.time, 2.0, 0.3)

@@ -118,7 +118,7 @@ def show() -> None:
             ("simulation, d = 2000", large, errors[1]),
             ("d = 1000", small, errors[0]),
             ("extrapolated", limit, error),
-            ("difference / error", (limit - expected) / np.hypot(error, own), None),
+            ("difference / error", (limit - expected) / np.maximum(np.hypot(error, own), 1e-12), None),
         ):
             cells = [f"{m:8.4f}" + ("" if e is None else f" +- {e[i + 2]:.4f}") for i, m in enumerate(M[2:])]
             print(f"{case if name == 'theory' else '':28s}" + " ".join(f"{cell:>16s}" for cell in cells) + f"  {name}")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import time as clock
 from pathlib import Path
 
 import jax
@@ -140,12 +141,20 @@ def dmft(
     name = _fingerprint(problem, algorithm, start, times, flow, paths, key)
     found: list[list[_Curves]] = [[] for _ in solvers]
     for number in range(most):
+        began = clock.perf_counter()
         for each, solver in zip(found, solvers, strict=True):
             file = None if store is None else Path(store) / f"{name}-{len(solver.times) - 1}-{number}.npz"
             each.append(_population(solver, start, paths, keys[number], file))
         error = _standard_errors([curves["M"] for curves in found[0]]).max()
         if progress:
-            print(f"population {number + 1}: standard error {error:.2g} (target {target_error:g})", flush=True)
+            expected = (
+                min(most, max(_FEWEST, int(np.ceil((number + 1) * (error / target_error) ** 2)))) if number else most
+            )
+            print(
+                f"population {number + 1} of about {expected}: {clock.perf_counter() - began:.1f} s, "
+                f"standard error {error:.2g} (target {target_error:g})",
+                flush=True,
+            )
         if number + 1 >= _FEWEST and error <= target_error:
             break
     return _solution(problem, algorithm, start, times, found, cost, key, flow)

@@ -1,0 +1,132 @@
+r"""The source's conventions in terms of ours.
+
+Its N is our d, its $\alpha$ = M/N `samples_per_dimension`, its $\eta$ `learning_rate`, $\ell$ `batch_fraction`, $\tau$
+`persistence`, T `temperature`, $\lambda$ `ridge`; its magnetization m is M and its q is Q, both of one number. Its time
+is ours, learning_rate x steps, drawn as $t + \eta$ on logarithmic axes. Its loss (4) is half of that of
+[`PhaseRetrieval`].
+
+Its vanilla SGD draws batches with replacement. Ours, [`MultiPassSGD`], takes each sample with probability $\ell$, which
+is eq. (6) and has less noise: see the claim on eq. (6).
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ...algorithms import GradientDescent, MultiPassSGD, PersistentSGD, ReusedData
+from ...problems import LocalFields
+from ...simulation import simulate_reused
+from ...state import State
+from ...trajectory import Outcome
+from ..look import BLUE, GREEN, RED
+
+CLOCK = r"$t + \eta$"
+RECOVERED = 1e-7  # training loss below which a run has found the signal, as in the source
+COLOURS = {"GD": RED, "SGD": GREEN, "persistent SGD": BLUE}
+LINES = {"GD": "-", "SGD": ":", "persistent SGD": "--"}
+
+
+def _loss(student, teacher, noise, readout):
+    return (student[0] ** 2 - teacher[0] ** 2) ** 2 / 4
+
+
+PHASE = LocalFields(_loss, width=1, teacher_width=1)  # eq. (4)
+
+
+def warm(overlap: ArrayLike, Q: ArrayLike = 1.0) -> State:
+    """The start (11), with exactly this overlap; one for each run if it is a vector."""
+    M = np.asarray(overlap, float)[..., None, None]
+    return State(Q=np.broadcast_to(np.asarray(Q, float)[..., None, None], M.shape), M=M)
+
+
+def algorithms(
+    rate: float,
+    samples: float = 3.0,
+    *,
+    batch_fraction: float = 0.5,
+    persistence: float = 1.0,
+    sphere: bool = True,
+    ridge: float = 0.0,
+) -> dict[str, ReusedData]:
+    """The three that figures 2, 3 and B.1 to B.3 compare, by their names."""
+    return {
+        "GD": GradientDescent(rate, samples, sphere, ridge),
+        "SGD": MultiPassSGD(rate, samples, batch_fraction, sphere, ridge),
+        "persistent SGD": PersistentSGD(rate, samples, batch_fraction, persistence, sphere, ridge),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How large a simulation is: dimension, runs on how many datasets, learning rate and end of time."""
+
+    d: int
+    runs: int
+    datasets: int
+    rate: float
+    end: float
+
+    def times(self, number: int = 60) -> np.ndarray:
+        """Times to save, from 0 on and then even in their logarithm, each a whole number of steps."""
+        steps = np.unique(np.round(np.geomspace(1, self.end / self.rate, number)))
+        return np.concatenate([[0.0], steps]) * self.rate
+
+    def described(self) -> str:
+        """For the title of a picture."""
+        return f"d = {self.d:,}, {self.runs} runs on {self.datasets} datasets, learning rate {self.rate:g}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """Overlap, Q and training loss of runs over time, shapes `(runs, times)`; those that diverged are left out."""
+
+    time: np.ndarray
+    m: np.ndarray
+    q: np.ndarray
+    loss: np.ndarray
+    diverged: int
+
+    @property
+    def recovered(self) -> np.ndarray:
+        """Which runs have found the signal at the end."""
+        return self.loss[:, -1] < RECOVERED
+
+
+def measure(plan: Plan, algorithm: ReusedData, start: State, *, seed: int, times: np.ndarray | None = None) -> Measured:
+    """Runs of an algorithm in single precision; those of the same seed and plan share data and starts."""
+    runs = simulate_reused(
+        PHASE,
+        algorithm,
+        start,
+        plan.d,
+        plan.times() if times is None else times,
+        runs=plan.runs,
+        datasets=plan.datasets,
+        key=jax.random.key(seed),
+        dtype=jnp.float32,
+    )
+    kept = np.asarray(runs.outcome) == Outcome.COMPLETED
+    assert runs.training_loss is not None
+    return Measured(
+        time=np.asarray(runs.time),
+        m=np.asarray(runs.state.M)[kept, :, 0, 0],
+        q=np.asarray(runs.state.Q)[kept, :, 0, 0],
+        loss=np.asarray(runs.training_loss)[kept],
+        diverged=int(np.sum(~kept)),
+    )
+
+
+def standard_error(values: np.ndarray, datasets: int) -> np.ndarray:
+    """Of the mean over runs, where those that share a dataset may be alike: from the means of the datasets."""
+    groups = np.array([np.mean(each, axis=0) for each in np.array_split(values, datasets)])
+    return np.asarray(np.std(groups, axis=0, ddof=1) / datasets**0.5)
+
+
+def mean_squared_error(q: ArrayLike, m: ArrayLike, q0: ArrayLike = 1.0) -> np.ndarray:
+    """Eq. (B.8), as printed: of the absolute value of a fresh teacher field."""
+    q, m = np.asarray(q, float), np.asarray(m, float)
+    rest = np.sqrt(np.maximum(q * np.asarray(q0) - m**2, 0.0))
+    return np.asarray(q + np.asarray(q0) - 4 / np.pi * (rest + m * np.arctan2(m, rest)))

@@ -1,0 +1,256 @@
+"""Figures B.1 and B.2: a ridge in place of the sphere."""
+
+import dataclasses
+
+import numpy as np
+import scipy.stats
+
+from ...algorithms import ReusedData
+from ..claims import Claim
+from ..look import DARK, GREY, in_style, panels
+from ..paper import Reproduction, Size
+from .conventions import COLOURS, Measured, Plan, algorithms, mean_squared_error, measure, standard_error, warm
+from .drawing import above_floor, caption, curve, loss_inset, over_time
+
+_PLAN = {"quick": Plan(80, 48, 12, 0.01, 50.0), "full": Plan(1_000, 96, 24, 0.01, 200.0)}
+_RIDGES = (0.0, 0.1, 1.0)
+_RIDGE = 0.5
+_START = 0.2
+_FRESH = 4_096  # samples on which the error of a run is measured
+_MARKS = {"GD": "^", "SGD": "s", "persistent SGD": "o"}
+
+
+def start_of_ridge():
+    """Eq. (C.2): a standard normal vector beside the signal."""
+    return warm(_START, 1 + _START**2)
+
+
+def unscaled(rate: float, ridge: float, batch_fraction: float = 0.5, persistence: float = 1.0) -> dict[str, ReusedData]:
+    r"""The algorithms without the factor $1/\ell$ of the gradient.
+
+    Steps $\eta [\sum_\mu s_\mu v' x + \lambda w]$ are those of rate $\ell \eta$ and ridge $\lambda / \ell$ with the
+    factor, in a time that runs $\ell$ times slower: so does the batch.
+    """
+    return algorithms(rate, sphere=False, ridge=ridge) | {
+        name: each
+        for name, each in algorithms(
+            batch_fraction * rate,
+            batch_fraction=batch_fraction,
+            persistence=batch_fraction * persistence,
+            sphere=False,
+            ridge=ridge / batch_fraction,
+        ).items()
+        if name != "GD"
+    }
+
+
+def fresh_error(runs: Measured) -> np.ndarray:
+    """The squared error of absolute fields on fresh samples, for each run and time.
+
+    Given the weights, the two fields of a sample are exactly Gaussian; here they are the points of a Sobol net.
+    """
+    points = scipy.stats.qmc.Sobol(2, rng=np.random.default_rng(0)).random(_FRESH)
+    draws = scipy.stats.norm.ppf(points).T
+    m, rest = runs.m[..., None], np.sqrt(np.maximum(runs.q - runs.m**2, 0.0))[..., None]
+    total = np.zeros(runs.m.shape)
+    for teacher, other in np.split(draws, 64, axis=1):
+        total += np.sum((np.abs(teacher) - np.abs(m * teacher + rest * other)) ** 2, axis=-1)
+    return total / _FRESH
+
+
+def _panel(axes, found: dict[str, Measured], errors: dict[str, np.ndarray], rate: float, title: str) -> None:
+    for name, each in found.items():
+        style = {"color": COLOURS[name], "linestyle": "none", "markersize": 4}
+        axes.plot(each.time + rate, errors[name].mean(axis=0), _MARKS[name], label=name, **style)
+        lines = {
+            "eq. (B.8), averaged": (mean_squared_error(each.q, each.m).mean(axis=0), DARK, "-"),
+            "(B.8) at average overlaps": (mean_squared_error(each.q.mean(axis=0), each.m.mean(axis=0)), GREY, "--"),
+        }
+        for label, (values, colour, line) in lines.items():
+            shown = label if name == "persistent SGD" else None
+            axes.plot(each.time + rate, values, line, color=colour, linewidth=1.0, label=shown)
+    over_time(axes, "mean squared error", title)
+    axes.set_ylim(0, 1.35 * axes.get_ylim()[1])
+    axes.legend(fontsize=8, loc="upper right", ncols=2)
+    inset = loss_inset(axes, (0.1, 0.12, 0.36, 0.32))
+    for name, each in found.items():
+        curve(inset, each.time, above_floor(each.loss.mean(axis=0)), rate, name)
+
+
+def _made(size: Size, cases: list[tuple[str, dict[str, ReusedData]]], seed: int):
+    """Simulations and errors for each panel; in the second of two clocks, times are those of the unscaled steps."""
+    plan = _PLAN[size]
+    found = []
+    for _, each in cases:
+        row = {}
+        for name, algorithm in each.items():
+            slower = float(algorithm.learning_rate) / plan.rate
+            runs = measure(plan, algorithm, start_of_ridge(), seed=seed, times=slower * plan.times(40))
+            row[name] = dataclasses.replace(runs, time=runs.time / slower)
+        found.append(row)
+    errors = [{name: fresh_error(runs) for name, runs in row.items()} for row in found]
+    return plan, found, errors
+
+
+def _dataset(found: list[dict[str, Measured]], errors, labels: list[str], axis: str, plan: Plan):
+    import xarray
+
+    names = list(found[0])
+
+    def averages(of) -> np.ndarray:
+        return np.stack([np.stack([of(row, name).mean(axis=0) for name in names]) for row in range(len(found))])
+
+    return xarray.Dataset(
+        {
+            "mean_squared_error": ((axis, "algorithm", "time"), averages(lambda row, name: errors[row][name])),
+            "m": ((axis, "algorithm", "time"), averages(lambda row, name: found[row][name].m)),
+            "q": ((axis, "algorithm", "time"), averages(lambda row, name: found[row][name].q)),
+            "training_loss": ((axis, "algorithm", "time"), averages(lambda row, name: found[row][name].loss)),
+            "diverged": ((axis, "algorithm"), [[row[name].diverged for name in names] for row in found]),
+        },
+        coords={axis: labels, "algorithm": names, "time": found[0]["GD"].time},
+        attrs={"d": plan.d, "learning_rate": plan.rate, "runs": plan.runs, "datasets": plan.datasets},
+    )
+
+
+def _drawn(plan: Plan, found, errors, titles: list[str], words: str):
+    figure, axes = panels(1, len(titles), width=4.9)
+    for number, (panel, title) in enumerate(zip(axes, titles, strict=True)):
+        _panel(panel, found[number], errors[number], plan.rate, f"({'abc'[number]})  {title}")
+    caption(figure, f"{words}, M/d = 3, $m_0$ = 0.2; {plan.described()}")
+    return figure
+
+
+@in_style
+def figb1(size: Size) -> Reproduction:
+    """Mean squared error and training loss with ridges 0, 0.1 and 1 in place of the sphere.
+
+    Full size: d = 1000, learning rate 0.01 until t = 200, 96 runs on 24 datasets (the source: 250 on as many; about an
+    hour on two cores). Quick: d = 80 until t = 50, 48 runs on 12 datasets. Errors are measured on 4096 fresh
+    samples. Where runs differ, the average of (B.8) is not (B.8) at the average overlaps, which the source draws.
+    """
+    cases = [(rf"$\lambda$ = {ridge:g}", algorithms(_PLAN[size].rate, sphere=False, ridge=ridge)) for ridge in _RIDGES]
+    plan, found, errors = _made(size, cases, 15)
+    data = _dataset(found, errors, [f"{ridge:g}" for ridge in _RIDGES], "ridge", plan)
+    figure = _drawn(plan, found, errors, [title for title, _ in cases], "Ridge")
+    return Reproduction(data, figure, _figb1_claims(found, errors, plan, size))
+
+
+def _figb1_claims(found, errors, plan: Plan, size: Size) -> tuple[Claim, ...]:
+    measured, predicted = [], []
+    for row, error in zip(found, errors, strict=True):
+        for name, each in row.items():
+            measured.append(error[name].mean())
+            predicted.append(mean_squared_error(each.q, each.m).mean())
+    end = {name: [error[name][:, -1].mean() for error in errors] for name in found[0]}
+    remark = "; ".join(f"{name}: " + ", ".join(f"{value:.3f}" for value in values) for name, values in end.items())
+    claims = [
+        Claim(
+            "Fig. B.1, eq. (B.8)",
+            "The mean squared error of simulations is that of eq. (B.8): averages over runs and times, all panels.",
+            predicted,
+            measured,
+            0.005,
+            remark=f"(B.8) at the overlaps of each run; {_FRESH} fresh samples, from a Sobol net.",
+        ),
+    ]
+    if size == "full":
+        error = standard_error(errors[0]["persistent SGD"], plan.datasets)
+        last = [(row[name], each[name]) for row, each in zip(found, errors, strict=True) for name in row]
+        claims.append(
+            Claim(
+                "Fig. B.1, (B.8) at average overlaps",
+                "The average error of simulations is (B.8) at the average q and m: at the end, all panels.",
+                [float(mean_squared_error(runs.q[:, -1].mean(), runs.m[:, -1].mean())) for runs, _ in last],
+                [float(each[:, -1].mean()) for _, each in last],
+                0.02,
+                correction="Overlaps do not concentrate where some runs recover and others do not: average (B.8).",
+                corrected=[float(mean_squared_error(runs.q[:, -1], runs.m[:, -1]).mean()) for runs, _ in last],
+            )
+        )
+        claims.append(
+            Claim(
+                "Fig. B.1, persistent SGD",
+                "Persistent SGD generalizes better at low ridges: 1 if its error at the end is lower at 0 than at 1.",
+                1.0,
+                float(end["persistent SGD"][0] < end["persistent SGD"][2]),
+                0.0,
+                remark=f"Errors at ridge 0, 0.1 and 1. {remark}.",
+            )
+        )
+        claims.append(
+            Claim(
+                "Fig. B.1, SGD",
+                "SGD profits from the ridge: 1 if its error at the end is lower at 1 than at 0.",
+                1.0,
+                float(end["SGD"][2] < end["SGD"][0]),
+                0.0,
+                remark="SGD takes each sample with probability 1/2.",
+            )
+        )
+        curves = [errors[row]["persistent SGD"].mean(axis=0) for row in (0, 1)]
+        claims.append(
+            Claim(
+                "Fig. B.1, double descent",
+                "At ridges 0 and 0.1 the error of persistent SGD falls, rises and falls over time: 1 if it rises in "
+                "between by two standard errors.",
+                np.ones(2),
+                [float(_rise(each) > 2 * error.max()) for each in curves],
+                0.0,
+            )
+        )
+    return tuple(claims)
+
+
+def _rise(curve_: np.ndarray) -> float:
+    """The largest increase over time from a value to a later one."""
+    return float(np.max(curve_ - np.minimum.accumulate(curve_)))
+
+
+@in_style
+def figb2(size: Size) -> Reproduction:
+    """Mean squared error at ridge 0.5 with gradients divided by the batch fraction (a), or not (b). Sizes as in B.1."""
+    rate = _PLAN[size].rate
+    cases = [
+        (r"gradients $\times\, 1/\ell$", algorithms(rate, sphere=False, ridge=_RIDGE)),
+        ("gradients not rescaled", unscaled(rate, _RIDGE)),
+    ]
+    plan, found, errors = _made(size, cases, 16)
+    data = _dataset(found, errors, ["rescaled", "not rescaled"], "gradients", plan)
+    figure = _drawn(plan, found, errors, [title for title, _ in cases], "Ridge 0.5")
+    end = {name: [error[name][:, -1].mean() for error in errors] for name in found[0]}
+    spread = {name: [standard_error(error[name][:, -1], plan.datasets) for error in errors] for name in found[0]}
+    remark = "; ".join(
+        f"{name}: " + ", ".join(f"{v:.3f} +- {e:.3f}" for v, e in zip(values, spread[name], strict=True))
+        for name, values in end.items()
+    )
+    claims = [
+        Claim(
+            "Fig. B.2, rescaling changes the ridge",
+            "Without the sphere, rescaling gradients is more than another learning rate: 1 if Q at the end differs.",
+            1.0,
+            float(abs(found[0]["SGD"].q[:, -1].mean() - found[1]["SGD"].q[:, -1].mean()) > 0.05),
+            0.0,
+            remark="Without it the ridge counts for 1 / batch fraction as much.",
+        )
+    ]
+    if size == "full":
+        claims += [
+            Claim(
+                "Fig. B.2, persistent SGD",
+                "Rescaling is beneficial for persistent SGD: 1 if its error at the end is lower with it.",
+                1.0,
+                float(end["persistent SGD"][0] < end["persistent SGD"][1]),
+                0.0,
+                remark=remark,
+            ),
+            Claim(
+                "Fig. B.2, SGD",
+                "SGD performs better without rescaling: 1 if its error at the end is lower without.",
+                1.0,
+                float(end["SGD"][1] < end["SGD"][0]),
+                0.0,
+                remark="SGD takes each sample with probability 1/2. " + remark,
+            ),
+        ]
+    return Reproduction(data, figure, tuple(claims))
