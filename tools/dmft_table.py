@@ -87,7 +87,7 @@ def measure(cases: list[str]) -> None:
             new = not TABLE.exists()
             TABLE.parent.mkdir(exist_ok=True)
             with TABLE.open("a", newline="") as file:
-                writer = csv.writer(file)
+                writer = csv.writer(file, lineterminator="\n")
                 if new:
                     writer.writerow(COLUMNS)
                 numbers = [f"{x:.5f}" for x in (*M, *error)]
