@@ -124,9 +124,9 @@ def distance(problem, algorithm, m0, time, *, d, runs, flow, paths=4_096, **opti
     ("algorithm", "flow"),
     [
         (GradientDescent(0.01, 2.0, sphere=True), False),
-        (MultiPassSGD(0.02, 2.0, batch_fraction=0.5, sphere=True), False),
+        pytest.param(MultiPassSGD(0.02, 2.0, batch_fraction=0.5, sphere=True), False, marks=pytest.mark.slow),
         (PersistentSGD(0.01, 2.0, batch_fraction=0.5, persistence=1.0, ridge=0.5), False),
-        (Langevin(0.01, 2.0, temperature=0.5, sphere=True), False),
+        pytest.param(Langevin(0.01, 2.0, temperature=0.5, sphere=True), False, marks=pytest.mark.slow),
     ],
 )
 def test_the_limit_of_an_algorithm_is_met_by_its_simulation(algorithm, flow):

@@ -80,9 +80,9 @@ def test_gradient_noise_alone_would_be_wrong():
 def test_diffusion_has_the_mean_and_variance_of_the_simulation():
     problem, algorithm = dimfree.PhaseRetrieval(1, 0.3), dimfree.OnlineSGD(0.05, sphere=True)
     start, times = dimfree.State(Q=[[1.0]], M=[[0.3]]), np.linspace(0.0, 12.0, 5)
-    d, runs = 1000, 4000
+    d, runs = 400, 4000
     diffusion = dimfree.solve(
-        dimfree.sde(problem, algorithm, d), start, times, runs=runs, key=jax.random.key(0), steps=1000
+        dimfree.sde(problem, algorithm, d), start, times, runs=runs, key=jax.random.key(0), steps=500
     )
     simulated = dimfree.simulate(problem, algorithm, start, d, times, runs=runs, key=jax.random.key(1))
     for index in (2, 4):

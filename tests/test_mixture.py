@@ -125,6 +125,7 @@ def test_large_signal_to_noise_approaches_the_points():
     assert 2.5 < distances[0] / distances[1] < 6
 
 
+@pytest.mark.slow
 def test_three_classes_learn_and_are_told_apart():
     problem = dimfree.Mixture(
         [[1.0, 0.0], [-0.5, 0.9], [-0.5, -0.9]],

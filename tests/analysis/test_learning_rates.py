@@ -51,6 +51,7 @@ def test_the_fastest_rate_leaves_and_does_not_learn_where_theory_says(p, noise, 
         assert (excess < learned) == learns
 
 
+@pytest.mark.slow
 def test_the_slope_of_the_exit_time_is_that_of_differences():
     problem, algorithm = dimfree.TwoLayer(2, 1, "square", noise=0.1), dimfree.OnlineSGD(0.1, sphere=True)
     starts = random_starts(problem, 10_000, 2, key=KEY)
