@@ -45,7 +45,8 @@ def lint(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """The documentation, warnings being errors."""
     install(session, "docs")
-    session.run("sphinx-build", "-j", "4", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html", *session.posargs)
+    arguments = ("-j", "4", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html")
+    session.run("sphinx-build", *arguments, *session.posargs)
 
 
 @nox.session
