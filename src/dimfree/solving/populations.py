@@ -104,7 +104,9 @@ def dmft(
 
     - `problem`, `algorithm`: what is learned, and how.
     - `start`: the State at time 0.
-    - `time`: where to end, or the increasing times of the grid, from 0 (for a flow, an even number of steps).
+    - `time`: where to end, or the increasing times of the grid, from 0 (for a flow, an even number of steps). The grid
+      that is chosen otherwise has steps that grow, and knows nothing of the loss: where its curvature is large, give
+      shorter ones.
     - `key`: random key.
     - `target_error`: of the overlap M at any time.
     - `paths`: of a population, a power of two. Memory is 4 bytes times `paths` times the square of the steps.
