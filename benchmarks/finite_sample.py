@@ -5,11 +5,11 @@ python benchmarks/finite_sample.py [--d 1000] [--json finite_sample.json]
 
 import argparse
 import json
-import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from ratios import seconds
 
 import dimfree
 from dimfree.algorithms import GradientDescent, PersistentSGD
@@ -22,15 +22,9 @@ START = dimfree.State(Q=[[1.0]], M=[[0.2]])
 RATE, ALPHA = 0.001, 3.0
 
 
-def shortest(call, repeats: int = 5) -> float:
+def shortest(call) -> float:
     """The shortest of repeated warm calls, in seconds: other work on the machine only adds to it."""
-    jax.block_until_ready(call())
-    times = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        jax.block_until_ready(call())
-        times.append(time.perf_counter() - began)
-    return min(times)
+    return min(seconds(call, 5))
 
 
 def step(d: int, steps: int, algorithm, **options) -> float:

@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.integrate
 
 import dimfree
 from dimfree.algorithms import GradientDescent, Langevin, MultiPassSGD, PersistentSGD
 from dimfree.limits.dmft import Process
+from dimfree.papers.mignacco2021.equations import over_spectrum
 from dimfree.simulation import simulate_reused
 from dimfree.solving import dmft
 
@@ -23,17 +23,6 @@ QUARTIC = dimfree.LocalFields(
 
 def start(overlap, Q=1.0):
     return dimfree.State(Q=[[Q]], M=[[overlap]])
-
-
-def over_spectrum(function, ratio):
-    """The mean of a function over the eigenvalues of X^T X / d, with ratio * d > d rows (Marchenko and Pastur)."""
-    low, high = (1 - ratio**0.5) ** 2, (1 + ratio**0.5) ** 2
-
-    def integrand(angle):
-        value = (low + high) / 2 + (high - low) / 2 * np.cos(angle)
-        return function(value) * ((high - low) / 2 * np.sin(angle)) ** 2 / (2 * np.pi * value)
-
-    return scipy.integrate.quad_vec(integrand, 0, np.pi, epsrel=1e-10)[0]
 
 
 def linear_regression(times, ratio, overlap, ridge=0.0, temperature=0.0, rate=None):
@@ -189,6 +178,13 @@ def test_finished_populations_are_not_done_again(tmp_path):
     np.testing.assert_array_equal(first.mean.M, second.mean.M)
     other = dmft(LINEAR, GradientDescent(0.1, 2.5), start(0.3), 0.3, key=KEY, paths=256, store=tmp_path, flow=False)
     assert not np.array_equal(first.mean.M, other.mean.M)
+
+
+def test_populations_that_all_diverge_are_said_to(capsys):
+    descent = GradientDescent(2.0, 2.0)
+    with pytest.raises(dimfree.InvalidInput, match="Every population diverged"):
+        dmft(QUARTIC, descent, start(0.3), 20.0, key=KEY, paths=256, flow=False, most_populations=4, progress=True)
+    assert "population 4 of about 4" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""What the statements of every paper must pass."""
+"""What the statements and figures of every paper must pass."""
+
+import numpy as np
 
 
 def assert_verdicts(claims, expected: dict[str, str]) -> None:
@@ -12,3 +14,17 @@ def assert_verdicts(claims, expected: dict[str, str]) -> None:
             assert error <= 0.5 * claim.tolerance, claim.where
         else:
             assert error > max(2 * claim.tolerance, 1e-3), claim.where
+
+
+def assert_figure(made, expected: dict[str, str], panels: int) -> None:
+    """A figure has its verdicts, and panels that are lettered, labelled and filled."""
+    assert {claim.where: claim.verdict for claim in made.claims} == expected
+    drawn = made.picture.axes
+    assert [axes.get_title(loc="left")[:3] for axes in drawn] == [f"({letter})" for letter in "abcdef"[:panels]]
+    for axes in drawn:
+        assert axes.get_xlabel()
+        assert axes.get_ylabel()
+        assert axes.lines
+        assert axes.get_legend() is not None
+    assert all(np.isfinite(data).all() for data in made.data.data_vars.values())
+    made.picture.canvas.draw()

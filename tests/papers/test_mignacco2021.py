@@ -19,7 +19,7 @@ from dimfree.papers.mignacco2021 import (
     random_starts,
     ridges,
 )
-from verdicts import assert_verdicts
+from verdicts import assert_figure, assert_verdicts
 
 STATEMENTS = {
     "section 3.1, eq. (6)": "misprint",
@@ -81,17 +81,7 @@ def test_every_statement_has_its_verdict():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(FIGURES))
 def test_every_figure_is_drawn_with_its_verdicts(name):
-    made = PAPER.figure(name).make("quick")
-    assert {claim.where: claim.verdict for claim in made.claims} == FIGURES[name]
-    panels = made.picture.axes
-    assert [axes.get_title(loc="left")[:3] for axes in panels] == [f"({letter})" for letter in "abcdef"[: PANELS[name]]]
-    for axes in panels:
-        assert axes.get_xlabel()
-        assert axes.get_ylabel()
-        assert axes.lines
-        assert axes.get_legend() is not None
-    assert all(np.isfinite(data).all() for data in made.data.data_vars.values())
-    made.picture.canvas.draw()
+    assert_figure(PAPER.figure(name).make("quick"), FIGURES[name], panels=PANELS[name])
 
 
 # Each erratum by a way that the claims do not take.

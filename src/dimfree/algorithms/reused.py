@@ -55,7 +55,7 @@ class ReusedData(eqx.Module):
 
     def first_selection(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Bool[Array, "*samples"]:
         """Which samples are in the batch of the first step."""
-        return jnp.ones(shape, bool)
+        return jax.random.bernoulli(key, self.batch_fraction, shape)
 
     def next_selection(
         self, key: PRNGKeyArray, selection: Bool[Array, "*samples"], step: Float[Array, ""] | float
@@ -143,9 +143,6 @@ class MultiPassSGD(ReusedData):
         super().__init__(learning_rate, samples_per_dimension, sphere, ridge)
         self.batch_fraction = _fraction(batch_fraction)
 
-    def first_selection(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Bool[Array, "*samples"]:
-        return jax.random.bernoulli(key, self.batch_fraction, shape)
-
     def next_selection(
         self, key: PRNGKeyArray, selection: Bool[Array, "*samples"], step: Float[Array, ""] | float
     ) -> Bool[Array, "*samples"]:
@@ -189,9 +186,6 @@ class PersistentSGD(ReusedData):
         super().__init__(learning_rate, samples_per_dimension, sphere, ridge)
         self.batch_fraction = _fraction(batch_fraction)
         self.persistence = _positive(persistence, "persistence")
-
-    def first_selection(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Bool[Array, "*samples"]:
-        return jax.random.bernoulli(key, self.batch_fraction, shape)
 
     def next_selection(
         self, key: PRNGKeyArray, selection: Bool[Array, "*samples"], step: Float[Array, ""] | float

@@ -72,6 +72,12 @@ class Sobol(eqx.Module):
 Rule = GaussHermite | Sobol
 
 
+def sobol_normals(points: int, dimension: int, rng: np.random.Generator) -> Float[np.ndarray, "points dimension"]:
+    """Scrambled Sobol points, a power of two of them, as standard normals."""
+    uniform = scipy.stats.qmc.Sobol(dimension, rng=rng).random(points)
+    return scipy.special.ndtri(np.clip(uniform, 2.0**-53, 1 - 2.0**-53))
+
+
 @functools.lru_cache(maxsize=32)
 def _hermite(nodes: int, dimension: int):
     line, weights = scipy.special.roots_hermitenorm(nodes)
@@ -83,8 +89,7 @@ def _hermite(nodes: int, dimension: int):
 
 @functools.lru_cache(maxsize=32)
 def _sobol(points: int, dimension: int, seed: int):
-    uniform = scipy.stats.qmc.Sobol(dimension, rng=np.random.default_rng(seed)).random(points)
-    normal = scipy.special.ndtri(np.clip(uniform, 2.0**-53, 1 - 2.0**-53))
+    normal = sobol_normals(points, dimension, np.random.default_rng(seed))
     return np.concatenate([normal, -normal]), np.full(2 * points, 0.5 / points)
 
 

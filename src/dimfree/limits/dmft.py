@@ -21,12 +21,14 @@ start it is the algorithm itself, at its learning rate; with both ends it is a t
 and of second order, whose steps may be long.
 """
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, PRNGKeyArray
 
-from ..algorithms.reused import MultiPassSGD, ReusedData
+from ..algorithms.reused import ReusedData
 from ..problems import FieldProblem
 
 _PIVOT = 1e-10  # of the variance: what of a field is not determined by its past, below which all of it is
@@ -182,11 +184,8 @@ class Process(eqx.Module):
             field, force, curvature, impulse = self._move_samples(kernels, paths, k, left_impulse, right)
         tangent, impulse_tangent = tangents(curvature)
         kernels = self._move_weights(kernels, paths, k, impulse, self._response(impulse_tangent, paths))
-        paths = Paths(
-            weight=paths.weight,
-            teacher=paths.teacher,
-            noise=paths.noise,
-            normals=paths.normals,
+        paths = dataclasses.replace(
+            paths,
             field=field,
             tangent=tangent,
             impulse=paths.impulse.at[k].set(impulse),
@@ -201,8 +200,6 @@ class Process(eqx.Module):
         scale = duration / self.algorithm.batch_fraction
         if not self.flow:
             return scale * selected, jnp.zeros(selected.shape), self.algorithm.next_selection(key, selected, duration)
-        if isinstance(self.algorithm, MultiPassSGD):
-            raise AssertionError("its flow is that of gradient descent")
 
         def part(carry, number):
             selected, left, right = carry

@@ -8,12 +8,12 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.stats
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import ArrayLike
 
 from ..algorithms.reused import MultiPassSGD, PersistentSGD, ReusedData
 from ..errors import InvalidInput, is_concrete, positive_integer
+from ..gaussian.rules import sobol_normals
 from ..limits.dmft import Process
 from ..problems.base import Problem
 from ..problems.field_problem import FieldProblem
@@ -149,9 +149,8 @@ def dmft(
             each.append(_population(solver, start, paths, keys[number], file))
         error = _standard_errors([curves["M"] for curves in found[0]]).max()
         if progress:
-            expected = (
-                min(most, max(_FEWEST, int(np.ceil((number + 1) * (error / target_error) ** 2)))) if number else most
-            )
+            needed = np.nan_to_num((number + 1) * (error / target_error) ** 2, nan=np.inf)
+            expected = int(np.ceil(np.clip(needed, _FEWEST, most)))
             print(
                 f"population {number + 1} of about {expected}: {clock.perf_counter() - began:.1f} s, "
                 f"standard error {error:.2g} (target {target_error:g})",
@@ -180,9 +179,8 @@ def _population(solver: Process, start: State, paths: int, key: PRNGKeyArray, fi
             return dict(saved)
     steps = len(solver.times) - 1
     seed, selection, moves = jax.random.split(key, 3)
-    net = scipy.stats.qmc.Sobol(steps + 3, rng=np.random.default_rng(np.asarray(jax.random.key_data(seed))))
-    uniform = net.random(paths).clip(2.0**-40, 1 - 2.0**-40)
-    normals = jnp.asarray(scipy.stats.norm.ppf(uniform).T)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(seed)))
+    normals = jnp.asarray(sobol_normals(paths, steps + 3, rng).T)
     population = solver.start(start.Q[0, 0], start.M[0, 0], normals, selection)
     for first in range(0, steps, _SEGMENT):
         last = min(first + _SEGMENT, steps)

@@ -5,9 +5,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.integrate
-import scipy.stats
 
 from ...algorithms import GradientDescent, PersistentSGD, ReusedData
+from ...gaussian.rules import sobol_normals
 from ...limits.dmft import Population, Process
 from ...problems import LocalFields
 from ...simulation import simulate_reused
@@ -96,8 +96,7 @@ def populations(
     process = kind(problem, algorithm, jnp.ones(()), jnp.asarray(times), flow)
     found = []
     for seed in range(number):
-        net = scipy.stats.qmc.Sobol(len(times) + 2, rng=np.random.default_rng(seed)).random(paths)
-        normals = jnp.asarray(scipy.stats.norm.ppf(net.clip(1e-12, 1 - 1e-12)).T)
+        normals = jnp.asarray(sobol_normals(paths, len(times) + 2, np.random.default_rng(seed)).T)
         first, moves = jax.random.split(jax.random.key(seed))
         population = process.start(jnp.ones(()), jnp.asarray(overlap), normals, first)
         found.append(process.advance(population, jnp.asarray(0), jnp.asarray(len(times) - 1), moves))

@@ -3,9 +3,9 @@
 import dataclasses
 
 import numpy as np
-import scipy.stats
 
 from ...algorithms import ReusedData
+from ...gaussian.rules import sobol_normals
 from ..claims import Claim
 from ..look import DARK, GREY, in_style, panels
 from ..paper import Reproduction, Size
@@ -49,8 +49,7 @@ def fresh_error(runs: Measured) -> np.ndarray:
 
     Given the weights, the two fields of a sample are exactly Gaussian; here they are the points of a Sobol net.
     """
-    points = scipy.stats.qmc.Sobol(2, rng=np.random.default_rng(0)).random(_FRESH)
-    draws = scipy.stats.norm.ppf(points).T
+    draws = sobol_normals(_FRESH, 2, np.random.default_rng(0)).T
     m, rest = runs.m[..., None], np.sqrt(np.maximum(runs.q - runs.m**2, 0.0))[..., None]
     total = np.zeros(runs.m.shape)
     for teacher, other in np.split(draws, 64, axis=1):
