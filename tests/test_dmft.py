@@ -11,6 +11,7 @@ from dimfree.limits.dmft import Process
 from dimfree.papers.mignacco2021.equations import over_spectrum
 from dimfree.simulation import simulate_reused
 from dimfree.solving import dmft
+from dimfree.solving.time_grid import halved, refined
 
 KEY = jax.random.key(0)
 LINEAR = dimfree.LocalFields(
@@ -75,6 +76,29 @@ def test_steps_of_a_flow_have_an_error_of_second_order():
         errors.append(np.abs(runs - linear_regression(times, 2.0, 0.3)[0]).max())
     slope = np.polyfit(np.log([8, 16, 32]), np.log(errors), 1)[0]
     assert slope == pytest.approx(-2, abs=0.4)
+
+
+def test_steps_are_chosen_by_the_loss():
+    # Twenty times the loss is twenty times the speed: a grid that knows nothing of the loss is wrong by 0.3.
+    steep = dimfree.LocalFields(lambda *sample: 20 * LINEAR.loss(*sample), width=1, teacher_width=1)
+    found = dmft(steep, GradientDescent(0.01, 2.0), start(0.3), 1.0, key=KEY, paths=1_024, target_error=0.005)
+    M, _ = linear_regression(20 * found.time, 2.0, 0.3)
+    assert np.all(np.abs(np.asarray(found.mean.M)[:, 0, 0] - M) < 4 * found.standard_error["M"] + 0.002)
+
+
+def test_a_refined_grid_has_equal_errors_that_add_up_to_what_is_allowed():
+    def errors_on(times):
+        middles = (times[1:] + times[:-1]) / 2
+        return np.diff(times) ** 3 * (1 + 50 * np.exp(-((middles - 2) ** 2) / 0.1))
+
+    times = np.linspace(0, 5, 201)
+    better = halved(refined(times, errors_on(times), np.full(200, np.inf), 0.01, (1, 1000)))
+    errors = errors_on(better)
+    assert errors.sum() == pytest.approx(0.01, rel=0.1)
+    assert errors.max() < 1.3 * errors.min()
+    assert len(better) < 0.8 * len(times) * np.sqrt(errors_on(times).sum() / 0.01)
+    short = refined(times, errors_on(times), np.full(200, 0.01), 0.01, (1, 1000))
+    assert np.diff(short).max() <= 0.01 * (1 + 1e-9)
 
 
 def mistaken(factor):
@@ -154,6 +178,10 @@ def test_another_loss_is_met_by_its_simulation():
     difference, error = distance(problem, algorithm, 0.5, 2.0, d=1000, runs=48, flow=False, target_error=0.002)
     assert np.all(difference < 3.5 * error + 2 / 1000)
     assert error.max() < 0.006
+    # Its flow, on the grid that is chosen for it: growing steps that suffice for the quartic loss would give 0.995.
+    flow = dmft(problem, algorithm, start(0.5), 2.0, key=KEY, paths=2_048, target_error=0.01)
+    steps = dmft(problem, algorithm, start(0.5), 2.0, key=KEY, paths=2_048, target_error=0.01, flow=False)
+    assert abs(float(flow.mean.M[-1, 0, 0] - steps.mean.M[-1, 0, 0])) < 0.01
 
 
 def test_kernels_are_causal_and_the_sphere_is_kept():

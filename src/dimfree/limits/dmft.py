@@ -87,11 +87,22 @@ class Paths(eqx.Module):
 
 
 class Population(eqx.Module):
-    """Kernels and paths of a DMFT, up to a step; `training_loss` is the mean over the paths at each time."""
+    """Kernels and paths of a DMFT, up to a step.
+
+    **Attributes:**
+
+    - `training_loss`: the mean over the paths at each time.
+    - `bend`: how far the impulses of a step, whose forces are those at its ends, are from those with the force half
+      way: the root of their mean square times the samples per dimension, shape `(n,)`.
+    - `rate`: the mean size of the curvature at the end of a step times the samples per dimension: how fast weights
+      relax, shape `(n,)`.
+    """
 
     kernels: Kernels
     paths: Paths
     training_loss: Float[Array, " times"]
+    bend: Float[Array, " n"]
+    rate: Float[Array, " n"]
 
 
 class Process(eqx.Module):
@@ -150,7 +161,7 @@ class Process(eqx.Module):
             selected=self.algorithm.first_selection(key, (paths,)),
         )
         loss = jnp.zeros(steps + 1).at[0].set(_mean(self._loss(field, population, overlap), population))
-        return Population(kernels, population, loss)
+        return Population(kernels, population, loss, bend=jnp.zeros(steps), rate=jnp.zeros(steps))
 
     @eqx.filter_jit(donate="all-except-first")
     def advance(self, population: Population, first: Array, last: Array, key: PRNGKeyArray) -> Population:
@@ -184,6 +195,7 @@ class Process(eqx.Module):
             field, force, curvature, impulse = self._move_samples(kernels, paths, k, left_impulse, right)
         tangent, impulse_tangent = tangents(curvature)
         kernels = self._move_weights(kernels, paths, k, impulse, self._response(impulse_tangent, paths))
+        bend = self._bend(kernels, paths, k, left, right, field, impulse) if self.flow else jnp.zeros(())
         paths = dataclasses.replace(
             paths,
             field=field,
@@ -193,7 +205,20 @@ class Process(eqx.Module):
             selected=selected,
         )
         loss = _mean(self._loss(field, paths, kernels.overlap[k + 1]), paths)
-        return Population(kernels, paths, population.training_loss.at[k + 1].set(loss))
+        return Population(
+            kernels,
+            paths,
+            training_loss=population.training_loss.at[k + 1].set(loss),
+            bend=population.bend.at[k].set(bend),
+            rate=population.rate.at[k].set(self.samples * _mean(jnp.abs(curvature), paths)),
+        )
+
+    def _bend(self, kernels: Kernels, paths: Paths, k, left, right, field, impulse) -> Float[Array, ""]:
+        share = left + right
+        late = jnp.where(share > 0, right / jnp.where(share > 0, share, 1.0), 0.5)
+        overlap = (kernels.overlap[k] + kernels.overlap[k + 1]) / 2
+        halfway = self._force(paths.field + late * (field - paths.field), paths, overlap)[0]
+        return jnp.sqrt(self.samples * _mean((impulse - share * halfway) ** 2, paths))
 
     def _shares(self, selected, duration, key):
         """How much of the forces at both ends of a step a sample gets, and whether it is in the batch after it."""

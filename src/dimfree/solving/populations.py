@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import time as clock
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import ArrayLike
 
-from ..algorithms.reused import MultiPassSGD, PersistentSGD, ReusedData
+from ..algorithms.reused import MultiPassSGD, ReusedData
 from ..errors import InvalidInput, is_concrete, positive_integer
 from ..gaussian.rules import sobol_normals
 from ..limits.dmft import Process
@@ -19,10 +20,11 @@ from ..problems.base import Problem
 from ..problems.field_problem import FieldProblem
 from ..state import State, check_state
 from ..trajectory import Outcome, Trajectory, check_start, provenance
+from .time_grid import first_grid, given_times, halved, longest_steps, refined, step_errors
 
-_FIRST_STEP = 0.01
-_GROWTH = 0.04  # of a step, from one to the next
-_IN_BATCH = 0.4  # longest step, in units of the time over which a batch is correlated
+_STEP_ERRORS = 8  # what the errors of all steps may add up to, in units of the target, if extrapolation takes them away
+_RESOLVED = 2.0  # how much less they are with half as long steps, 4 in the limit, where extrapolation does so
+_MOST_PATHS, _FEWEST_PATHS = 8_192, 256  # of a population
 _FEWEST = 4  # populations for each grid, so that there is a spread
 _SEGMENT = 16  # steps between two looks at how far it is, when it can also be interrupted
 
@@ -80,10 +82,11 @@ def dmft(
     *,
     key: PRNGKeyArray,
     target_error: float = 0.01,
-    paths: int = 8_192,
+    paths: int | None = None,
     most_populations: int = 32,
     flow: bool = True,
     store: str | Path | None = None,
+    memory: int = 2**31,
     progress: bool = False,
 ) -> MeanFieldSolution:
     r"""Reused data in the limit $d \to \infty$ at a fixed number of samples per dimension, by DMFT.
@@ -104,15 +107,15 @@ def dmft(
 
     - `problem`, `algorithm`: what is learned, and how.
     - `start`: the State at time 0.
-    - `time`: where to end, or the increasing times of the grid, from 0 (for a flow, an even number of steps). The grid
-      that is chosen otherwise has steps that grow, and knows nothing of the loss: where its curvature is large, give
-      shorter ones.
+    - `time`: where to end, or the increasing times of the grid, from 0 (for a flow, an even number of steps). Otherwise
+      steps are chosen by the errors of those of a first population, which says nothing of what they add up to later.
     - `key`: random key.
     - `target_error`: of the overlap M at any time.
-    - `paths`: of a population, a power of two. Memory is 4 bytes times `paths` times the square of the steps.
+    - `paths`: of a population, a power of two; up to 8,192 by themselves, as far as the memory goes.
     - `most_populations`: after which it stops, whatever the error.
     - `flow`: whether the learning rate vanishes.
     - `store`: a directory for finished populations; what is there from an earlier call like this one is not done again.
+    - `memory`: bytes to use, 4 times the paths of a population times the square of the steps.
     - `progress`: whether to say what it will cost and show how far it is.
 
     Mignacco, Urbani & Zdeborová, Mach. Learn.: Sci. Technol. 2 (2021) 035029, eqs. (14)-(19), with the misprints of
@@ -129,24 +132,33 @@ def dmft(
     """
     start = _check(problem, algorithm, start, flow)
     assert isinstance(problem, FieldProblem)
-    if paths < 2 or paths & (paths - 1):
+    if paths is not None and (paths < 2 or paths & (paths - 1)):
         raise InvalidInput(f"paths = {paths} was given; take a power of two (the points are those of a Sobol net).")
     most = positive_integer(most_populations, "most_populations", minimum=_FEWEST)
-    times = _grid(algorithm, time, flow)
-    grids = (times, times[::2]) if flow else (times,)
-    teacher_norm = jnp.sqrt(start.P[0, 0])
-    solvers = [Process(problem, algorithm, teacher_norm, jnp.asarray(grid), flow) for grid in grids]
     keys = jax.random.split(key, most)
-    cost = _cost(len(times) - 1, paths, most)
+
+    def population(times: np.ndarray, number: int) -> _Curves:
+        solver = Process(problem, algorithm, jnp.sqrt(start.P[0, 0]), jnp.asarray(times), flow)
+        number_of_paths = paths or _paths_for(len(times) - 1, memory)
+        name = _fingerprint(problem, algorithm, start, times, flow, number_of_paths, key)
+        file = None if store is None else Path(store) / f"{name}-{len(times) - 1}-{number}.npz"
+        return _population(solver, start, number_of_paths, keys[number], file)
+
+    if flow and np.ndim(time) == 0:
+        coarse = first_grid(algorithm, float(given_times(algorithm, time, flow)[-1]))
+        most_steps = int((memory / 4 / (paths or _FEWEST_PATHS)) ** 0.5)
+        times = _fine_enough(population, algorithm, coarse, target_error, most_steps, progress)
+    else:
+        times = given_times(algorithm, time, flow)
+    grids = (times, times[::2]) if flow else (times,)
+    cost = _cost(len(times) - 1, paths or _paths_for(len(times) - 1, memory), most)
     if progress:
         print(cost, flush=True)
-    name = _fingerprint(problem, algorithm, start, times, flow, paths, key)
-    found: list[list[_Curves]] = [[] for _ in solvers]
+    found: list[list[_Curves]] = [[] for _ in grids]
     for number in range(most):
         began = clock.perf_counter()
-        for each, solver in zip(found, solvers, strict=True):
-            file = None if store is None else Path(store) / f"{name}-{len(solver.times) - 1}-{number}.npz"
-            each.append(_population(solver, start, paths, keys[number], file))
+        for each, grid in zip(found, grids, strict=True):
+            each.append(population(grid, number))
         error = _standard_errors([curves["M"] for curves in found[0]]).max()
         if progress:
             needed = np.nan_to_num((number + 1) * (error / target_error) ** 2, nan=np.inf)
@@ -162,6 +174,42 @@ def dmft(
 
 
 _Curves = dict[str, np.ndarray]
+
+
+def _fine_enough(
+    population: Callable[[np.ndarray, int], _Curves],
+    algorithm: ReusedData,
+    times: Float[np.ndarray, " times"],
+    target_error: float,
+    most: int,
+    progress: bool,
+) -> Float[np.ndarray, " more"]:
+    """The grid with its steps halved, or one with shorter steps where that is not fine enough for a population.
+
+    Half as long a step has an eighth of the error, and there are twice as many. Where the sum does not fall so, steps
+    do not yet resolve what happens in them, and extrapolation would not help.
+    """
+    while True:
+        fine = halved(times)
+        coarse, curves = population(times, 0), population(fine, 0)
+        errors = _step_errors(fine, curves)
+        stable = np.all(np.diff(times) <= 1.2 * longest_steps(algorithm, coarse["rate"]))
+        if progress:
+            found = f"{len(fine) - 1} steps: their errors add up to {errors.sum():.2g}"
+            print(found if stable else f"{found}, and they are too long to be stable", flush=True)
+        extrapolates = _step_errors(times, coarse).sum() > _RESOLVED * errors.sum()
+        allowed = target_error * (_STEP_ERRORS if extrapolates else 2)
+        if (stable and errors.sum() <= allowed) or len(fine) > most:
+            return fine
+        if np.isfinite(errors).all():
+            longest = longest_steps(algorithm, curves["rate"])
+            times = refined(fine, errors, longest, allowed, (1.5 * (len(times) - 1), most / 2))
+        else:
+            times = fine
+
+
+def _step_errors(times: Float[np.ndarray, " times"], curves: _Curves) -> Float[np.ndarray, " n"]:
+    return step_errors(times, curves["M"], curves["bend"])
 
 
 def _fingerprint(problem: FieldProblem, algorithm, start: State, times, flow: bool, paths: int, key) -> str:
@@ -193,6 +241,8 @@ def _population(solver: Process, start: State, paths: int, key: PRNGKeyArray, fi
         "M": overlap * float(solver.teacher_norm),
         "Q": np.diagonal(kernels.correlation) + overlap**2,
         "training_loss": np.asarray(population.training_loss),
+        "bend": np.asarray(population.bend),
+        "rate": np.asarray(population.rate),
         "correlation": np.asarray(kernels.correlation) + np.multiply.outer(overlap, overlap),
         "response": np.asarray(kernels.response),
         "force_correlation": np.asarray(kernels.forces) / np.multiply.outer(durations, durations),
@@ -227,6 +277,7 @@ def _solution(
             errors[name] = np.hypot(4 / 3 * errors[name], spread / 3)
             mean[name] = mean[name] + corrections[name]
     runs = len(finest)
+    missed = np.mean([_step_errors(times, curves).sum() for curves in completed])
     ended = np.array([Outcome.COMPLETED if np.isfinite(c["M"]).all() else Outcome.DIVERGED for c in finest])
     trajectory = Trajectory(
         alpha=jnp.asarray(times),
@@ -239,6 +290,7 @@ def _solution(
         provenance=provenance(
             limit=f"dynamical mean-field theory, {'flow' if flow else 'at the learning rate'}",
             populations=f"{runs}, {cost}",
+            steps=f"their errors add up to {missed:.2g}, before extrapolation" if flow else "those of the algorithm",
             problem=problem,
             algorithm=algorithm,
             key=np.asarray(jax.random.key_data(key)) if is_concrete(key) else None,
@@ -266,36 +318,14 @@ def _standard_errors(rows: list[np.ndarray]) -> np.ndarray:
     return np.std(rows, axis=0, ddof=1) / np.sqrt(len(rows))
 
 
+def _paths_for(steps: int, memory: int) -> int:
+    fitting = max(memory / (4 * steps**2), 1.0)
+    return int(np.clip(2 ** int(np.log2(fitting)), _FEWEST_PATHS, _MOST_PATHS))
+
+
 def _cost(steps: int, paths: int, most: int) -> str:
     memory = 4 * paths * steps**2 / 2**20
     return f"at most {most} populations of {paths} paths, {steps} steps, {memory:.0f} MiB at a time"
-
-
-def _grid(algorithm: ReusedData, time, flow: bool) -> Float[np.ndarray, " times"]:
-    """The times of the grid: those given, or steps that grow up to what the batch allows."""
-    given = np.asarray(time, float)
-    if not np.isfinite(given).all() or (given.ndim == 0 and given <= 0):
-        raise InvalidInput(f"time = {time} was given; the end must be positive.")
-    if given.ndim == 1:
-        even = np.isclose(np.diff(given), float(algorithm.learning_rate)).all()
-        if len(given) < 3 or given[0] != 0 or not (np.diff(given) > 0).all() or (flow and len(given) % 2 == 0):
-            raise InvalidInput("time must increase from 0, in an even number of steps.")
-        if not flow and not even:
-            raise InvalidInput("Without flow the steps are those of the algorithm; give the end of time as a number.")
-        return given
-    if not flow:
-        return float(algorithm.learning_rate) * np.arange(
-            max(1, round(float(given) / float(algorithm.learning_rate))) + 1
-        )
-    longest = np.inf
-    if isinstance(algorithm, PersistentSGD):
-        longest = _IN_BATCH * float(algorithm.persistence * algorithm.batch_fraction)
-    times = [0.0]
-    while times[-1] < given:
-        times.append(times[-1] + min(_FIRST_STEP + _GROWTH * times[-1], longest))
-    if len(times) % 2 == 0:
-        times.append(times[-1] + min(_FIRST_STEP + _GROWTH * times[-1], longest))
-    return np.array(times) * (float(given) / times[-1])
 
 
 def _check(problem: Problem, algorithm: ReusedData, start: State, flow: bool) -> State:

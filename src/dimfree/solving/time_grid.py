@@ -1,0 +1,78 @@
+"""The times at which a dynamical mean-field theory is solved."""
+
+import numpy as np
+from jaxtyping import Float
+
+from ..algorithms.reused import PersistentSGD, ReusedData
+from ..errors import InvalidInput
+
+_FIRST_STEP = 0.02
+_GROWTH = 0.08  # of a step, from one to the next
+_IN_BATCH = 0.8  # longest step, in units of the time over which a batch is correlated
+_STABLE = 1.0  # and in units of the time over which weights relax, because what they make of each other is explicit
+_FEWEST = 0.02  # of the largest error of a step: what is assumed of one that has less, so that steps stay comparable
+
+
+def given_times(algorithm: ReusedData, time, flow: bool) -> Float[np.ndarray, " times"]:
+    """The times that were given or, of an algorithm that is no flow, those of its steps up to the end."""
+    times, rate = np.asarray(time, float), float(algorithm.learning_rate)
+    if not np.isfinite(times).all() or (times.ndim == 0 and times <= 0):
+        raise InvalidInput(f"time = {time} was given; the end must be positive.")
+    if times.ndim == 0:
+        return rate * np.arange(max(1, round(float(times) / rate)) + 1)
+    if len(times) < 3 or times[0] != 0 or not (np.diff(times) > 0).all() or (flow and len(times) % 2 == 0):
+        raise InvalidInput("time must increase from 0, in an even number of steps.")
+    if not flow and not np.isclose(np.diff(times), rate).all():
+        raise InvalidInput("Without flow the steps are those of the algorithm; give the end of time as a number.")
+    return times
+
+
+def first_grid(algorithm: ReusedData, end: float) -> Float[np.ndarray, " times"]:
+    """Steps that grow, up to what the batch allows; of the loss they know nothing."""
+    times, longest = [0.0], longest_steps(algorithm, np.full(1, 1e-300))[0]
+    while times[-1] < end:
+        times.append(times[-1] + min(_FIRST_STEP + _GROWTH * times[-1], longest))
+    return np.array(times) * (end / times[-1])
+
+
+def halved(times: Float[np.ndarray, " times"]) -> Float[np.ndarray, " more"]:
+    """The grid with a time more in the middle of each step."""
+    return np.sort(np.concatenate([times, (times[1:] + times[:-1]) / 2]))
+
+
+def step_errors(
+    times: Float[np.ndarray, " times"], overlap: Float[np.ndarray, " times"], bends: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    """About what each trapezoidal step misses, by how forces bend along it and by how the slope of the overlap does.
+
+    The first is the distance to the midpoint rule, the second the trapezoid's own error where forces are linear. Both
+    are of third order in a step.
+    """
+    durations = np.diff(times)
+    if len(durations) < 3:
+        return bends
+    middles = (times[1:] + times[:-1]) / 2
+    turning = np.gradient(np.gradient(np.diff(overlap) / durations, middles), middles)
+    return bends + durations**3 * np.abs(turning) / 12
+
+
+def longest_steps(algorithm: ReusedData, rates: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """How long steps may be: within the correlation of a batch, and stable, for weights that relax at these rates."""
+    if isinstance(algorithm, PersistentSGD):
+        return np.minimum(_STABLE / rates, _IN_BATCH * float(algorithm.persistence * algorithm.batch_fraction))
+    return _STABLE / rates
+
+
+def refined(
+    times: Float[np.ndarray, " times"],
+    errors: Float[np.ndarray, " n"],
+    longest: Float[np.ndarray, " n"],
+    allowed: float,
+    between: tuple[float, float],
+) -> Float[np.ndarray, " more"]:
+    """Steps of equal errors, as many as half of them would bring the sum to what is allowed, between two numbers."""
+    needed = np.cbrt(np.maximum(errors, _FEWEST * errors.max()))
+    number = np.clip(np.sqrt(needed.sum() ** 3 / allowed) / 2, *between)
+    count = np.maximum(needed * number / needed.sum(), np.diff(times) / longest)
+    along = np.concatenate([[0.0], np.cumsum(count)])
+    return np.interp(np.linspace(0, along[-1], int(np.ceil(along[-1])) + 1), along, times)
