@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .citations import cite
     from .errors import InvalidInput
     from .gaussian.rules import GaussHermite, Sobol
-    from .limits import RescaledLimit, gradient_flow, linear_noise, ode, rescaled, rescaled_overlaps, sde
+    from .limits import RescaledLimit, gradient_flow, linear_noise, mean_field, ode, rescaled, rescaled_overlaps, sde
     from .papers import Claim, Reproduction, claims, reproduce
     from .problems import (
         LocalFields,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     )
     from .simulation import random_state, simulate, simulate_reused
     from .solving import MeanFieldSolution, dmft, solve
-    from .state import State
+    from .state import State, WideState
     from .trajectory import Outcome, Trajectory
 
 __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API reference)
@@ -76,11 +76,13 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "PersistentSGD",
     "Langevin",
     "State",
+    "WideState",
     "random_state",
     "ode",
     "gradient_flow",
     "sde",
     "linear_noise",
+    "mean_field",
     "rescaled",
     "rescaled_overlaps",
     "RescaledLimit",
@@ -166,9 +168,18 @@ _HOMES = {
         "solution_manifold_dimension",
     ),
     "papers": ("Claim", "Reproduction", "claims", "reproduce"),
-    "state": ("State",),
+    "state": ("State", "WideState"),
     "simulation": ("random_state", "simulate", "simulate_reused"),
-    "limits": ("RescaledLimit", "gradient_flow", "linear_noise", "ode", "rescaled", "rescaled_overlaps", "sde"),
+    "limits": (
+        "RescaledLimit",
+        "gradient_flow",
+        "linear_noise",
+        "mean_field",
+        "ode",
+        "rescaled",
+        "rescaled_overlaps",
+        "sde",
+    ),
     "gaussian.rules": ("GaussHermite", "Sobol"),
     "solving": ("MeanFieldSolution", "dmft", "solve"),
     "trajectory": ("Outcome", "Trajectory"),

@@ -5,7 +5,7 @@ from typing import Any
 
 from .algorithms import OnlineSGD
 from .errors import InvalidInput
-from .limits import DiffusionLimit, LinearNoiseLimit, MeanLimit
+from .limits import DiffusionLimit, LinearNoiseLimit, MeanFieldLimit, MeanLimit
 from .problems import Problem
 from .trajectory import Trajectory
 
@@ -68,6 +68,7 @@ _LIMITS = {
     "ODE": ("saad1995", "benarous2022"),
     "SDE": ("saad1995", "benarous2022", "arnaboldi2023"),
     "linear noise": ("saad1995", "benarous2022", "arnaboldi2023"),
+    "mean field": ("saad1995", "loureiro2023"),
 }
 
 
@@ -100,6 +101,8 @@ def _sources(item: Any) -> tuple[str, ...]:
         return ()
     if isinstance(item, MeanLimit):
         return (*item.problem.sources, *_LIMITS["ODE" if item.second_order else "gradient flow"])
+    if isinstance(item, MeanFieldLimit):
+        return (*item.problem.sources, *_LIMITS["mean field"])
     if isinstance(item, DiffusionLimit | LinearNoiseLimit):
         return (*item.problem.sources, *_LIMITS["SDE"])
     if isinstance(item, Trajectory):

@@ -13,10 +13,15 @@ from jaxtyping import Array, Float, Int
 
 from .errors import InvalidInput, is_concrete
 from .problems.base import Problem
-from .state import State
+from .state import State, WideState
 
 if TYPE_CHECKING:
     import xarray
+
+    # Whoever solves for a wide network knows that its State is a WideState; all others should not have to ask.
+    AnyState = State
+else:
+    AnyState = State | WideState
 
 
 class Outcome(enum.IntEnum):
@@ -45,7 +50,8 @@ class Trajectory(eqx.Module):
 
     - `alpha`: the clock, samples per dimension, shape `(times,)`; where data are reused it is time, learning_rate x
       steps, and is called `time` too.
-    - `state`: State with axes `(times, ...)`, or `(runs, times, ...)` where there are runs.
+    - `state`: State with axes `(times, ...)`, or `(runs, times, ...)` where there are runs; a [`WideState`] where
+      the limit is that of wide networks.
     - `risk`: the mean loss of a fresh sample at each State.
     - `outcome`: an `Outcome` for each run; `stopped_at`: the alpha of its event or divergence (NaN if it completed).
     - `training_loss`: where data are reused, the mean loss of the training samples at each State.
@@ -54,7 +60,7 @@ class Trajectory(eqx.Module):
     """
 
     alpha: Float[Array, "*batch times"]
-    state: State
+    state: AnyState
     outcome: Int[Array, "*runs"]
     stopped_at: Float[Array, "*runs"]
     problem: Problem
@@ -74,8 +80,8 @@ class Trajectory(eqx.Module):
     @property
     def runs(self) -> int | None:
         """Number of runs, or None for a single trajectory."""
-        has_runs = self.state.Q.ndim - 2 == self.alpha.ndim + 1
-        return self.state.Q.shape[self.alpha.ndim - 1] if has_runs else None
+        has_runs = self.state.M.ndim - 2 == self.alpha.ndim + 1
+        return self.state.M.shape[self.alpha.ndim - 1] if has_runs else None
 
     @functools.cached_property
     def risk(self) -> Float[Array, "*axes"]:
@@ -86,7 +92,7 @@ class Trajectory(eqx.Module):
         return risk(self.problem, self.state)
 
     @property
-    def final(self) -> State:
+    def final(self) -> AnyState:
         """The State at the last alpha."""
         last = self.alpha.ndim - 1 + (self.runs is not None)
         return jax.tree.map(lambda array: jnp.take(array, -1, axis=last), self.state)
@@ -107,8 +113,13 @@ class Trajectory(eqx.Module):
                 "This trajectory was made under vmap; take one cell of it (jax.tree.map) and convert that."
             )
         axes = (self.clock,) if self.runs is None else ("run", self.clock)
+        state: Any = self.state
+        if isinstance(state, WideState):  # whose Q, of p^2 numbers, is not formed
+            among = {"q_perp": ((*axes, "student"), state.q_perp)}
+        else:
+            among = {"Q": ((*axes, "student", "student_"), state.Q)}
         names: dict[str, tuple[tuple[str, ...], Any]] = {
-            "Q": ((*axes, "student", "student_"), self.state.Q),
+            **among,
             "M": ((*axes, "student", "teacher"), self.state.M),
             "P": (("teacher", "teacher_"), self.state.P.reshape(-1, *self.state.P.shape[-2:])[0]),
             "risk": (axes, self.risk),
@@ -157,7 +168,7 @@ class Trajectory(eqx.Module):
 
 
 @eqx.filter_jit
-def _risk(problem: Problem, state: State):
+def _risk(problem: Problem, state: State | WideState):
     return problem.risk(state)
 
 

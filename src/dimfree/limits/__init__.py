@@ -2,17 +2,20 @@
 
 from .diffusion import DiffusionLimit, Limit, LinearNoiseLimit, increment_covariance, linear_noise, sde
 from .drift import MeanLimit, gradient_flow, ode
+from .mean_field import MeanFieldLimit, mean_field
 from .rescaled import RescaledLimit, rescaled, rescaled_overlaps
 
 __all__ = [
     "DiffusionLimit",
     "Limit",
     "LinearNoiseLimit",
+    "MeanFieldLimit",
     "MeanLimit",
     "RescaledLimit",
     "gradient_flow",
     "increment_covariance",
     "linear_noise",
+    "mean_field",
     "ode",
     "rescaled",
     "rescaled_overlaps",

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ..errors import InvalidInput
 from ..gaussian.rules import Rule
 from ..printing import as_call
-from ..state import State
+from ..state import State, WideState
 
 
 class Moments(eqx.Module):
@@ -133,10 +133,14 @@ class Problem(eqx.Module):
 
     # Derived from these.
 
-    def risk(self, state: State) -> Float[Array, "*batch"]:
+    def wide_risk(self, state: WideState) -> Float[Array, ""]:
+        """The mean loss of a wide network, at a cost proportional to its width."""
+        raise InvalidInput(f"{self!r} is no two-layer network with the squared error; a WideState has no risk here.")
+
+    def risk(self, state: State | WideState) -> Float[Array, "*batch"]:
         """The mean loss of a fresh sample, in closed form where there is one; leading axes of the State are kept."""
-        single = self.single_risk
-        for _ in range(state.Q.ndim - 2):
+        single: Callable = self.wide_risk if isinstance(state, WideState) else self.single_risk
+        for _ in range(state.M.ndim - 2):
             single = jax.vmap(single)
         return single(state)
 

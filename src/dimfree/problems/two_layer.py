@@ -13,9 +13,11 @@ from ..gaussian.activations import Activation, as_activation
 from ..gaussian.pairwise import pairwise_outputs
 from ..gaussian.probing import probe
 from ..gaussian.quadratic import Square, quartic_moments
-from ..state import State
+from ..gaussian.smoothing import exact_degree
+from ..state import State, WideState
 from .base import Moments
 from .field_problem import FieldProblem
+from .wide import wide_risk
 
 Normalisation = Literal["mean", "sqrt", "sum"]
 
@@ -107,11 +109,22 @@ class TwoLayer(FieldProblem):
         """The factor in front of the student's sum over neurons."""
         return scale_of(self.normalisation, self.width)
 
+    @property
+    def is_polynomial(self) -> bool:
+        """Whether student and target are polynomials of the same known degree."""
+        return exact_degree(self.activation) is not None
+
+    def target(self, teacher: Float[Array, " k"]) -> Float[Array, ""]:
+        """The label without its noise."""
+        outputs = jnp.sum(self.teacher_readout * self.activation.function(teacher))
+        return scale_of(self.normalisation, self.teacher_width) * outputs
+
+    def wide_risk(self, state: WideState) -> Float[Array, ""]:
+        return wide_risk(self, state)
+
     def loss(self, student, teacher, noise, readout, label=None):
         output = self.scale * jnp.sum(readout * self.activation.function(student))
-        target = jnp.sum(self.teacher_readout * self.activation.function(teacher))
-        error = output - scale_of(self.normalisation, self.teacher_width) * target - jnp.sqrt(self.noise) * noise
-        return 0.5 * error**2
+        return 0.5 * (output - self.target(teacher) - jnp.sqrt(self.noise) * noise) ** 2
 
     def output_weights(self, state: State) -> Float[Array, " r"]:
         """Weights with which the outputs of students and teachers enter the error."""
@@ -245,6 +258,23 @@ class MultiIndex(FieldProblem):
     def sources(self) -> tuple[str, ...]:
         return ("saad1995", "benarous2022")
 
+    @property
+    def scale(self) -> float:
+        """The factor in front of the student's sum over neurons."""
+        return scale_of(self.normalisation, self.width)
+
+    @property
+    def is_polynomial(self) -> bool:
+        """Whether student and target are polynomials of the same known degree: a link is not known to be one."""
+        return False
+
+    def target(self, teacher: Float[Array, " k"]) -> Float[Array, ""]:
+        """The label without its noise."""
+        return self.link(teacher)
+
+    def wide_risk(self, state: WideState) -> Float[Array, ""]:
+        return wide_risk(self, state)
+
     def loss(self, student, teacher, noise, readout, label=None):
-        output = scale_of(self.normalisation, self.width) * jnp.sum(readout * self.activation.function(student))
-        return 0.5 * (output - self.link(teacher) - jnp.sqrt(self.noise) * noise) ** 2
+        output = self.scale * jnp.sum(readout * self.activation.function(student))
+        return 0.5 * (output - self.target(teacher) - jnp.sqrt(self.noise) * noise) ** 2

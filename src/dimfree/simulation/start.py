@@ -1,6 +1,7 @@
 """Where SGD starts."""
 
 import functools
+from typing import Literal, overload
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +12,10 @@ from ..errors import InvalidInput, is_concrete, nonnegative_number, positive_int
 from ..gaussian.chi_square import chi_square
 from ..gaussian.factor import psd_factor
 from ..problems import Problem
-from ..state import State
+from ..state import State, WideState
 
 
+@overload
 def random_state(
     problem: Problem,
     d: int,
@@ -22,7 +24,29 @@ def random_state(
     norm: float | Array = 1.0,
     P: ArrayLike | Array | None = None,
     readout_scale: float | Array | None = None,
-) -> State:
+    wide: Literal[False] = False,
+) -> State: ...
+@overload
+def random_state(
+    problem: Problem,
+    d: int,
+    *,
+    key: PRNGKeyArray,
+    norm: float | Array = 1.0,
+    P: ArrayLike | Array | None = None,
+    readout_scale: float | Array | None = None,
+    wide: Literal[True],
+) -> WideState: ...
+def random_state(
+    problem: Problem,
+    d: int,
+    *,
+    key: PRNGKeyArray,
+    norm: float | Array = 1.0,
+    P: ArrayLike | Array | None = None,
+    readout_scale: float | Array | None = None,
+    wide: bool = False,
+) -> State | WideState:
     r"""The State of random students in dimension d: independent directions, each of norm `norm` times $\sqrt d$.
 
     Overlaps of different vectors are of order $d^{-1/2}$; their law is exact for any d, and no vector is drawn.
@@ -35,6 +59,7 @@ def random_state(
     - `norm`: so that the diagonal of Q is `norm ** 2`.
     - `P`: overlaps of the teachers, the identity if left out.
     - `readout_scale`: standard deviation of a random Gaussian readout; the problem's own readout if left out.
+    - `wide`: whether to give a [`WideState`], which does not hold the p^2 overlaps among students; for [`mean_field`].
     """
     d = positive_integer(d, "d")
     p, k = problem.width, problem.teacher_width
@@ -50,6 +75,8 @@ def random_state(
             raise InvalidInput("readout_scale was given, but the problem has no readout; leave it out.")
         nonnegative_number(readout_scale, "readout_scale")
         readout = readout_scale * jax.random.normal(jax.random.fold_in(key, 1), readout.shape)
+    if wide:
+        return _wide_overlaps(key, jnp.asarray(d, float), jnp.asarray(norm, float), P, teacher, readout, p)
     return _random_overlaps(key, jnp.asarray(d, float), jnp.asarray(norm, float), P, teacher, readout, p)
 
 
@@ -64,3 +91,14 @@ def _random_overlaps(key, d, norm, P, teacher, readout, p: int) -> State:
     students = jnp.concatenate([seen, lower + jnp.diag(jnp.sqrt(chi_square(diagonal_key, left)))], axis=1)
     students = norm * students / jnp.linalg.norm(students, axis=1, keepdims=True)
     return State(Q=students @ students.T, M=students[:, :k] @ teacher.T, P=P, readout=readout)
+
+
+@functools.partial(jax.jit, static_argnames="p")
+def _wide_overlaps(key, d, norm, P, teacher, readout, p: int) -> WideState:
+    k = P.shape[0]
+    seen_key, unseen_key = jax.random.split(key)
+    seen = jax.random.normal(seen_key, (p, k))
+    left = jnp.maximum(d - k, 0.0)
+    squares = jnp.sum(seen**2, axis=1), chi_square(unseen_key, jnp.full(p, left))
+    scale = norm / jnp.sqrt(squares[0] + squares[1])
+    return WideState(M=(scale[:, None] * seen) @ teacher.T, q_perp=scale**2 * squares[1], P=P, readout=readout)

@@ -14,8 +14,8 @@ from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import ArrayLike
 
 from ..errors import InvalidInput, is_concrete, positive_integer
-from ..limits import DiffusionLimit, Limit, LinearNoiseLimit, MeanLimit
-from ..state import State, check_state
+from ..limits import DiffusionLimit, Limit, LinearNoiseLimit, MeanFieldLimit, MeanLimit
+from ..state import State, WideState, check_state
 from ..trajectory import Outcome, Trajectory, check_start, check_starts, provenance, save_alphas
 from .sliding import slides, solve_sliding
 
@@ -23,11 +23,11 @@ _DIVERGED_ABOVE = 1e8  # overlaps are of order one: beyond this a run has no way
 
 
 def solve(
-    limit: Limit,
-    start: State,
+    limit: Limit | MeanFieldLimit,
+    start: State | WideState,
     alpha: float | ArrayLike | Array,
     *,
-    stop: Callable[[State], Array] | None = None,
+    stop: Callable[[Any], Array] | None = None,
     relative_tolerance: float | None = None,
     absolute_tolerance: float | None = None,
     max_steps: int = 100_000,
@@ -42,8 +42,9 @@ def solve(
 
     **Arguments:**
 
-    - `limit`: from [`ode`], [`gradient_flow`], [`sde`] or [`linear_noise`].
-    - `start`: the State at alpha = 0; for [`sde`] also one for each path, along a leading axis.
+    - `limit`: from [`ode`], [`gradient_flow`], [`mean_field`], [`sde`] or [`linear_noise`].
+    - `start`: the State at alpha = 0; for [`sde`] also one for each path, along a leading axis; for
+      [`mean_field`] a [`WideState`], or a State, of which the diagonal of Q is then kept.
     - `alpha`: where to end (201 even times are saved), or the increasing times to save at.
     - `stop`: a function of the State; the run ends where it first reaches zero from below.
     - `relative_tolerance`, `absolute_tolerance`, `max_steps`: of the adaptive solver (Tsit5). If left out, 1e-8 and
@@ -53,42 +54,48 @@ def solve(
       that jumps (clusters that are points, seen through a kink: Heun, with projection on the surfaces that the solution
       slides along).
     """
-    if not isinstance(limit, Limit):
+    if not isinstance(limit, Limit | MeanFieldLimit):
         raise InvalidInput(f"limit = {limit!r} was given; make one with dimfree.ode(problem, algorithm), sde, ...")
     trained = limit.algorithm.readout_rate is not None
+    begin: Any = start
     if isinstance(limit, DiffusionLimit):
         if key is None or runs is None:
             raise InvalidInput(
                 "A diffusion is random: give solve the number of paths and a key, runs=64, key=jax.random.key(0)."
             )
-        start = check_starts(limit.problem, start, positive_integer(runs, "runs"), trained=trained)
+        begin = check_starts(limit.problem, begin, positive_integer(runs, "runs"), trained=trained)
+        check_state(begin, sphere=limit.algorithm.sphere)
+    elif isinstance(limit, MeanFieldLimit):
+        begin = limit.start(begin)
     else:
-        start = check_start(limit.problem, start, trained=trained)
-    check_state(start, sphere=limit.algorithm.sphere)
+        begin = check_start(limit.problem, begin, trained=trained)
+        check_state(begin, sphere=limit.algorithm.sphere)
     alphas = jnp.asarray(save_alphas(alpha))
     settings = {
         "limit": _name(limit),
         "problem": limit.problem,
         "algorithm": limit.algorithm,
-        "expectation": _expectation(limit, start),
+        "expectation": _expectation(limit, begin),
     }
     if isinstance(limit, DiffusionLimit):
         assert key is not None
         assert runs is not None
         keys = jax.random.split(key, runs)
-        arrays = _solve_diffusion(limit, start, alphas, keys, positive_integer(steps, "steps"), stop)
+        arrays = _solve_diffusion(limit, begin, alphas, keys, positive_integer(steps, "steps"), stop)
         settings |= {"d": limit.d, "solver": f"Euler-Maruyama, {steps} steps", "key": _key_words(key)}
     elif isinstance(limit, MeanLimit) and slides(limit):
         if limit.algorithm.sphere:
             raise InvalidInput("A drift that jumps is integrated without the sphere only: use sphere=False.")
-        arrays = solve_sliding(limit, start, alphas, positive_integer(steps, "steps"), _DIVERGED_ABOVE, stop)
+        arrays = solve_sliding(limit, begin, alphas, positive_integer(steps, "steps"), _DIVERGED_ABOVE, stop)
         settings["solver"] = f"Heun with projection on sliding surfaces, {steps} steps"
     else:
-        rough = not (limit.problem.smooth or _mean_of(limit).is_closed_form)
+        # The averages over a wide network's fields are smooth in the State, whatever the activation.
+        smooth = isinstance(limit, MeanFieldLimit) or limit.problem.smooth or _mean_of(limit).is_closed_form
+        rough = not smooth
         relative_tolerance = (1e-5 if rough else 1e-8) if relative_tolerance is None else relative_tolerance
         absolute_tolerance = (1e-7 if rough else 1e-10) if absolute_tolerance is None else absolute_tolerance
         tolerances = (jnp.asarray(relative_tolerance), jnp.asarray(absolute_tolerance))
-        arrays = _solve_mean(limit, start, alphas, tolerances, max_steps, stop)
+        arrays = _solve_mean(limit, begin, alphas, tolerances, max_steps, stop)
         settings["solver"] = f"Tsit5, relative tolerance {relative_tolerance}, absolute {absolute_tolerance}"
     return Trajectory(
         alpha=alphas,
@@ -100,13 +107,15 @@ def solve(
 
 
 @eqx.filter_jit
-def _solve_mean(limit: MeanLimit | LinearNoiseLimit, start: State, alphas, tolerances, max_steps: int, stop):
+def _solve_mean(
+    limit: MeanLimit | LinearNoiseLimit | MeanFieldLimit, start: Any, alphas, tolerances, max_steps: int, stop
+):
     coordinates = limit.coordinates
     linear_noise = isinstance(limit, LinearNoiseLimit)
     vector = coordinates.pack(start)
     initial = (vector, jnp.zeros((vector.size, vector.size))) if linear_noise else vector
 
-    def state_of(y) -> State:
+    def state_of(y) -> Any:
         return coordinates.unpack(y[0] if linear_noise else y, start)
 
     def exploded(t, y, args, **kwargs):
@@ -211,7 +220,9 @@ def _solve_diffusion(limit: DiffusionLimit, starts: State, alphas, keys, steps: 
     return {"state": states, "outcome": outcome, "stopped_at": stopped_at}
 
 
-def _name(limit: Limit) -> str:
+def _name(limit: Limit | MeanFieldLimit) -> str:
+    if isinstance(limit, MeanFieldLimit):
+        return "mean field"
     if isinstance(limit, MeanLimit):
         return "ODE" if limit.second_order else "gradient flow"
     return "SDE" if isinstance(limit, DiffusionLimit) else "linear noise"
@@ -221,12 +232,12 @@ def _mean_of(limit: Limit) -> MeanLimit:
     return limit if isinstance(limit, MeanLimit) else limit.mean
 
 
-def _expectation(limit: Limit, start: State) -> str:
+def _expectation(limit: Limit | MeanFieldLimit, start: Any) -> str:
     """How averages are taken and, where that is not exact, how good it is."""
-    mean = _mean_of(limit)
-    if mean.is_closed_form or not is_concrete((limit, start)):
+    mean: Any = limit if isinstance(limit, MeanFieldLimit) else _mean_of(limit)
+    if not is_concrete((limit, start)) or (isinstance(mean, MeanLimit) and mean.is_closed_form):
         return limit.expectation
-    if start.Q.ndim == 3:
+    if start.M.ndim == 3:
         start = jax.tree.map(lambda leaf: leaf[0], start)
     with jax.ensure_compile_time_eval():
         error = float(mean.expectation_error(start))

@@ -1,0 +1,179 @@
+"""Wide networks: the mean of the increment over neurons, at a cost proportional to their number."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..algorithms import OnlineSGD
+from ..errors import InvalidInput, is_concrete
+from ..gaussian.half_range import HalfRange
+from ..gaussian.rules import GaussHermite, Rule, Sobol
+from ..problems import Moments, MultiIndex, TwoLayer
+from ..problems.base import check_problem
+from ..problems.wide import NeuronMoments, neuron_moments, teacher_rule
+from ..state import State, WideCoordinates, WideState, check_wide_state
+
+
+class MeanFieldLimit(eqx.Module):
+    r"""The dimension-free limit of wide networks: p neurons that see each other through their mean output only.
+
+    $$ \frac{dM_i}{d\alpha} = \frac{1}{B} \, \mathbb{E}[\text{increment}(M_i)], \qquad
+       \frac{dq_{\perp,i}}{d\alpha} = \frac{dQ_{ii}}{d\alpha} - 2 \, \frac{dM_i}{d\alpha} P^{-1} M_i^\top $$
+
+    with averages over $Q = M P^{-1} M^\top + \text{diag}(q_\perp)$. Use [`mean_field`] to make one.
+    """
+
+    problem: TwoLayer | MultiIndex
+    algorithm: OnlineSGD
+    rule: Rule | None
+    cosine_variance: Float[Array, ""]
+    infinite_width: bool = eqx.field(static=True)
+
+    @property
+    def coordinates(self) -> WideCoordinates:
+        """The numbers that move."""
+        readout_size = self.problem.width if self.algorithm.readout_rate is not None else 0
+        return WideCoordinates(self.problem.width, self.problem.teacher_width, readout_size, self.algorithm.sphere)
+
+    @property
+    def expectation(self) -> str:
+        """How averages over the fields are taken, in words."""
+        rule, fields = teacher_rule(self.problem, self.rule), self.problem.teacher_width
+        if isinstance(rule, Sobol):
+            return f"scrambled Sobol, {rule.number} points and their mirror images over {fields} teacher fields"
+        kind = "Gauss rules on both half-lines" if isinstance(rule, HalfRange) else "Gauss-Hermite"
+        return f"{kind}, {rule.nodes} nodes for each of {fields} teacher fields"
+
+    def start(self, start: State | WideState) -> WideState:
+        """A start as this limit sees it; of a [`State`] the overlaps between different students are left out."""
+        if not isinstance(start, State | WideState):
+            raise InvalidInput(
+                f"start = {start!r} was given; pass dimfree.State(...), dimfree.WideState(M=..., q_perp=...) or "
+                "dimfree.random_state(..., wide=True)."
+            )
+        if start.M.ndim != 2:
+            raise InvalidInput(f"The start has leading axes {start.M.shape[:-2]}; use jax.vmap to go over many starts.")
+        wide = WideState.of(start) if isinstance(start, State) else start
+        if (wide.width, wide.teacher_width) != (self.problem.width, self.problem.teacher_width):
+            raise InvalidInput(
+                f"The start has p = {wide.width} students and k = {wide.teacher_width} teachers, the problem "
+                f"p = {self.problem.width} and k = {self.problem.teacher_width}."
+            )
+        readout = self.problem.readout if wide.readout is None else wide.readout
+        if readout.shape != self.problem.readout.shape:
+            raise InvalidInput(
+                f"The start has a readout of shape {readout.shape}, the problem {self.problem.readout.shape}."
+            )
+        check_wide_state(wide, sphere=self.algorithm.sphere)
+        return WideState(wide.M, wide.q_perp, wide.P, readout, self.cosine_variance, self.infinite_width)
+
+    @eqx.filter_jit
+    def drift(self, alpha: Float[Array, ""] | float, state: WideState) -> WideState:
+        """The derivative of the WideState with respect to alpha."""
+        return self._drift(alpha, state, neuron_moments(self.problem, state, self.rule))
+
+    def _drift(self, alpha, state: WideState, averages: NeuronMoments) -> WideState:
+        algorithm, inverse_P = self.algorithm, jnp.linalg.inv(state.P)
+        alpha = jnp.asarray(alpha, float)
+
+        def of_neuron(norm, M, readout, own: NeuronMoments) -> State:
+            # A step moves the norm, the overlaps and the readout of a neuron by its own moments only.
+            alone = State(Q=norm[None, None], M=M[None], P=state.P, readout=readout[None])
+            square = jnp.zeros(()) if state.density else own.square
+            moments = Moments(
+                student=(M @ inverse_P @ own.teacher + own.orthogonal)[None, None],
+                teacher=own.teacher[None],
+                square=square[None, None],
+                readout=own.readout[None],
+            )
+            return algorithm.increment(alone, algorithm.limit_moments(moments), alpha)
+
+        readout = self.problem.readout if state.readout is None else state.readout
+        tangent = jax.vmap(of_neuron)(state.norms, state.M, readout, averages)
+        per_sample = 1 / algorithm.batch_size
+        d_norm, d_M = per_sample * tangent.Q[:, 0, 0], per_sample * tangent.M[:, 0]
+        d_readout = None if tangent.readout is None else per_sample * tangent.readout[:, 0]
+        d_q_perp = d_norm - 2 * jnp.sum((d_M @ inverse_P) * state.M, axis=1)
+        return WideState(d_M, d_q_perp, jnp.zeros_like(state.P), d_readout, 0.0, state.density)
+
+    def vector_field(self, alpha, vector: Float[Array, " n"], like: WideState) -> Float[Array, " n"]:
+        """The drift on the coordinates, for a solver."""
+        return self.coordinates.pack(self.drift(alpha, self.coordinates.unpack(vector, like)))
+
+    @eqx.filter_jit
+    def expectation_error(self, state: WideState, alpha: float = 0.0) -> Float[Array, ""]:
+        """Estimated error of the drift at this WideState from the quadrature: largest entry.
+
+        It is the difference to another rule of the kind (fewer nodes, another scrambling).
+        """
+        other = neuron_moments(self.problem, state, self.rule, companion=True)
+        pack = self.coordinates.pack
+        return jnp.max(jnp.abs(pack(self.drift(alpha, state)) - pack(self._drift(alpha, state, other))))
+
+
+def mean_field(
+    problem: TwoLayer | MultiIndex,
+    algorithm: OnlineSGD,
+    d: float | Array | None = None,
+    *,
+    infinite_width: bool = False,
+    expectation: Rule | None = None,
+) -> MeanFieldLimit:
+    r"""The limit of wide networks: p neurons at a cost proportional to p, not p^2.
+
+    In a wide network of random neurons the parts of the weights outside the teacher's span stay in directions of their
+    own, $Q = M P^{-1} M^\top + \text{diag}(q_\perp)$, and given the teacher's fields the neurons are independent. Each
+    then sees the others through their mean output, and the density of $(M_i, q_{\perp,i}, a_i)$ follows a transport
+    equation, of which the neurons are the particles:
+    $$ \partial_t \mu_t + \nabla \cdot \big( \mu_t \, \varphi(\cdot, \mu_t) \big) = 0 . $$
+
+    The equations of motion are those of [`ode`] for M, for the diagonal of Q and for the readout, averaged over fields
+    with these overlaps: with $q_i = q_{\perp,i}$, $c_i$ the weight of neuron i in the output,
+    $s_i = \partial \text{loss} / \partial \lambda_i$ and $\eta$ the learning rate,
+    $$ \frac{dM_i}{d\alpha} = -\eta \, \mathbb{E}[s_i \lambda^*], \qquad
+       \frac{dq_i}{d\alpha} = -2 \eta \, \mathbb{E}[s_i \lambda^\perp_i] + \eta^2 \, \mathbb{E}[s_i^2] . $$
+
+    Left out are the overlaps of different neurons outside the teacher's span. They start at order $d^{-1/2}$, and grow
+    to order 1/p by interaction and to order learning_rate / p by the noise of SGD: so the limit holds for p and d both
+    large and learning_rate of order one, up to learning_rate * alpha / p of order one. It leaves out these *all*: the
+    second-order term $\eta^2 \mathbb{E}[s_i^2]$ that it has for the norms is only the diagonal of a matrix whose other
+    entries matter p times as much together, so where learning_rate / p is not small use [`ode`].
+
+    **Arguments:**
+
+    - `problem`, `algorithm`: a [`TwoLayer`] or [`MultiIndex`] network, and how it is trained (schedules, ridge, sphere
+      and a trained readout included).
+    - `d`: the dimension, for networks not much narrower than d: the angles between neurons are then random with
+      variance 1/(d - k), which is kept to first order. Infinite if left out.
+    - `infinite_width`: whether to leave out also what is of order 1/p, a neuron's action on itself and the
+      second-order term. The neurons are then particles of the density of an infinitely wide network, which moves with
+      learning_rate / p; how good they are is what [`particle_error`] says.
+    - `expectation`: a rule to average over the k teacher fields with; the library's choice if left out. Averages over
+      the rest of a neuron's field are closed forms for erf, relu and polynomials, else by quadrature over a line.
+
+    Loureiro 2023, "Mean-field + high-d", where $M P M^\top$ must be $M P^{-1} M^\top$ and the theorem must subtract
+    $\text{diag}(q_\perp)$; Arnaboldi, Stephan, Krzakala & Loureiro, COLT 2023.
+    """
+    check_problem(problem)
+    if not isinstance(problem, TwoLayer | MultiIndex):
+        raise InvalidInput(
+            f"{problem!r} was given; the mean field of a wide network is that of a TwoLayer or MultiIndex problem, "
+            "whose output is a sum over neurons and whose loss is the squared error. For others use dimfree.ode."
+        )
+    if not isinstance(algorithm, OnlineSGD):
+        raise InvalidInput(f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...).")
+    if expectation is not None and not isinstance(expectation, GaussHermite | Sobol):
+        raise InvalidInput(
+            f"expectation = {expectation!r} was given; pass dimfree.GaussHermite(...) or dimfree.Sobol(...)."
+        )
+    if d is None:
+        cosine_variance = jnp.zeros(())
+    else:
+        if is_concrete(d) and not float(d) > problem.teacher_width:
+            raise InvalidInput(
+                f"d = {d} was given; it must exceed the {problem.teacher_width} directions of the teacher, outside of "
+                "which the students have angles."
+            )
+        cosine_variance = 1 / (jnp.asarray(d, float) - problem.teacher_width)
+    return MeanFieldLimit(problem, algorithm, expectation, cosine_variance, bool(infinite_width))
