@@ -6,7 +6,9 @@ from .exit_times import ExitTime, exit_time
 from .fixed_points import FixedPoint, FixedPoints, fixed_points
 from .landscape import HessianSpectrum, hessian
 from .learning_rates import BestLearningRate, best_learning_rate, best_schedule
+from .particle_error import particle_error
 from .quadratic_networks import norm_learning, plateau
+from .regimes import ErrorScales, Regimes, regimes
 from .solution_manifold import (
     closest_solution,
     conserved_frame,
@@ -17,10 +19,12 @@ from .solution_manifold import (
 
 __all__ = [
     "BestLearningRate",
+    "ErrorScales",
     "ExitTime",
     "FixedPoint",
     "FixedPoints",
     "HessianSpectrum",
+    "Regimes",
     "basins",
     "best_learning_rate",
     "best_schedule",
@@ -33,7 +37,9 @@ __all__ = [
     "hessian",
     "late_risk",
     "norm_learning",
+    "particle_error",
     "plateau",
     "quadratic_critical_points",
+    "regimes",
     "solution_manifold_dimension",
 ]

@@ -146,8 +146,8 @@ def _smoothed_by_nodes(activation: Activation, mean, variance) -> Smoothed:
         x, weight = node_and_weight
         output, slope = _output_and_slope(activation, mean + root * x)
         second, third, fourth = x**2 - 1, x**3 - 3 * x, x**4 - 6 * x**2 + 3
-        # Stein: the n-th derivative of A is E[g He_n] / q^(n/2), or E[g' He_(n-1)] / q^((n-1)/2) where g' is continuous;
-        # a grid sees a jump far less well than a kink.
+        # Stein: the n-th derivative of A is E[g He_n] / q^(n/2), or E[g' He_(n-1)] / q^((n-1)/2). Where g' jumps the
+        # first is better: a grid sees a jump far less well than a kink.
         if activation.smooth:
             slopes = (slope, root * x * slope, second * slope, root * third * slope)
         else:

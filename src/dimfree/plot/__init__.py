@@ -1,9 +1,11 @@
 """Pictures of trajectories.
 
 - `compare(theory, runs)`: theory as lines, simulations as dots, over alpha.
+- `regimes(result)`: the plane of widths and learning rates, with the limit that applies to each.
 - `style`: the path of its matplotlib style, for figures of your own: `pyplot.style.use(dimfree.plot.style)`.
 """
 
 from .compare import compare, style
+from .regimes import regimes
 
-__all__ = ["compare", "style"]
+__all__ = ["compare", "regimes", "style"]

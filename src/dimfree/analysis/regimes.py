@@ -1,0 +1,304 @@
+"""Which limit applies to a width, a dimension and a step size, and how big its error is."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from ..algorithms import OnlineSGD
+from ..algorithms.schedules import Schedule
+from ..errors import InvalidInput, positive_integer
+from ..limits import mean_field, ode
+from ..problems import MultiIndex, TwoLayer
+from ..simulation import random_state, simulate
+from ..solving import solve
+from ..state import State, WideState
+from ..trajectory import Outcome
+
+# From the cheapest to the dearest; the cost of one evaluation of the drift.
+LIMITS = {"mean field": "p k", "dimension-free": "p k", "gradient flow": "p^3", "ODE": "p^4"}
+_REFERENCE_WIDTH, _REFERENCE_RATE, _REFERENCE_D = 8, 0.05, 2_000
+_VANISHING = 1e-6  # a rate over p at which the ODE is gradient flow
+_TIMES = 21
+_AS_GOOD = 1.15  # a cheaper limit is recommended if its expected error is within this factor of the smallest
+_AFFORDABLE = 2e11  # steps x runs x fields^3 that are simulated unless asked for
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ErrorScales:
+    r"""The sizes of what each limit leaves out, largest over time = learning_rate * alpha / p up to the end.
+
+    With the noise $g$ = learning_rate / (p B), a run differs from the ODE by `fluctuation` $\times \sqrt{g/d}$;
+    gradient flow from the ODE by `noise` $\times\, g$; the dimension-free limit from gradient flow by `width` / p +
+    `angles` / d, and the mean field by `density` / p. Both leave out the angles between the neurons of the one start
+    that the runs have, at random `start` / (p d^1/2).
+    """
+
+    time: float
+    risk: float
+    fluctuation: float
+    start: float
+    noise: float
+    width: float
+    density: float
+    angles: float
+
+    def errors(self, p: Any, d: Any, noise: Any) -> dict[str, Any]:
+        """The expected error of each limit, largest over time, for numbers or arrays of them.
+
+        **Arguments:**
+
+        - `p`, `d`: width and dimension.
+        - `noise`: learning_rate / (p * batch_size).
+        """
+        p, d, noise = (np.asarray(number, float) for number in (p, d, noise))
+        spread = self.fluctuation * np.sqrt(noise / d)
+        with_angles = np.hypot(spread, self.start / (p * np.sqrt(d)))
+        # Biases may cancel, but not reliably: they are added.
+        return {
+            "mean field": np.hypot(self.density / p + self.noise * noise, with_angles),
+            "dimension-free": np.hypot(self.width / p + self.angles / d + self.noise * noise, with_angles),
+            "gradient flow": np.hypot(self.noise * noise, spread),
+            "ODE": spread,
+        }
+
+    def recommended(self, p: Any, d: Any, noise: Any) -> Any:
+        """The index in `LIMITS` of the cheapest limit that is about as good as the best."""
+        errors = np.stack(list(self.errors(p, d, noise).values()))
+        return np.argmax(errors <= _AS_GOOD * errors.min(axis=0), axis=0)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Regimes:
+    """Which limit applies, and how big the error of each is, from [`regimes`]; it prints as a table.
+
+    Errors are those of the risk of one run, largest over time, in the mean over runs.
+
+    - `recommended`: the cheapest limit whose expected error is about the smallest.
+    - `expected`: the error of each limit by the scaling laws, with sizes from a small network (`scales`).
+    - `measured`, `standard_error`: the error of each limit against exact simulation; None where that was too long.
+    - `rates`: what the theorem behind each limit bounds its error by, up to a constant exp(C time).
+    - `time`: learning_rate * alpha / p.
+    """
+
+    p: int
+    d: int
+    learning_rate: float
+    batch_size: int
+    alpha: float
+    scales: ErrorScales
+    recommended: str
+    expected: dict[str, float]
+    measured: dict[str, float] | None
+    standard_error: dict[str, float] | None
+
+    @property
+    def time(self) -> float:
+        return self.learning_rate * self.alpha / self.p
+
+    @property
+    def rates(self) -> dict[str, float]:
+        p, d, rate = self.p, self.d, self.learning_rate / self.batch_size
+        return {
+            "mean field": max((d / p) ** 0.5, (rate / p) ** 0.5),
+            "dimension-free": p**-0.5 + d**-0.5,
+            "gradient flow": rate / p + (rate / (p * d)) ** 0.5,
+            "ODE": (rate / (p * d)) ** 0.5,
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"Use the {self.recommended}: p = {self.p}, d = {self.d}, learning rate {self.learning_rate:g}, "
+            f"{self.alpha * self.d:.4g} samples (time {self.time:.3g})",
+            f"  errors of the risk (at the start {self.scales.risk:.3g})",
+            "  limit            cost   theorem's rate   expected   measured",
+        ]
+        for name, cost in LIMITS.items():
+            measured = "  too long to simulate"
+            if self.measured is not None and self.standard_error is not None:
+                measured = f"   {self.measured[name]:8.2g} +- {self.standard_error[name]:.1g}"
+            lines.append(
+                f"  {name:15s}  {cost:4s}   {self.rates[name]:14.2g}   {self.expected[name]:8.2g}{measured}"
+                + ("   <-" if name == self.recommended else "")
+            )
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def regimes(
+    problem: TwoLayer | MultiIndex,
+    algorithm: OnlineSGD,
+    d: int,
+    alpha: float,
+    *,
+    key: PRNGKeyArray,
+    runs: int = 16,
+    measure: bool | None = None,
+    scales: ErrorScales | None = None,
+) -> Regimes:
+    r"""Which limit applies to this width, dimension, learning rate and number of samples, and how big its error is.
+
+    With $g = \text{learning\_rate} / (p B)$, at fixed time $\text{learning\_rate} \cdot \alpha / p$ and from random
+    starts, the risk of a run differs from that of
+
+    - the ODE (Saad-Solla) by its fluctuations, $O(\sqrt{g/d})$;
+    - gradient flow also by the second-order term, $O(g)$;
+    - the dimension-free limit also by what neurons have in common outside the teacher's span, $O(1/p + 1/d)$, and by
+      the angles of the start, $O(1/(p \sqrt d))$;
+    - the mean field (infinite width, this d) also by $O(1/p)$, with a larger constant but no $1/d$.
+
+    The sizes of these terms are found once, by solving all limits for a network of 8 neurons and simulating it; the
+    laws then give the *expected* errors at any width and dimension. The recommended limit is the cheapest one whose
+    expected error is within a factor 1.15 of the smallest. Where an exact simulation is affordable the errors are
+    *measured* too. Draw the plane of all widths and rates with [`plot.regimes`].
+
+    It is about starts from which the risk falls at once. Where there is a plateau to leave (a target without linear
+    part) runs differ by when they leave it: see [`exit_time`].
+
+    **Arguments:**
+
+    - `problem`, `algorithm`: a [`TwoLayer`] or [`MultiIndex`] network with the normalisation `"mean"`, and SGD with a
+      constant learning rate.
+    - `d`, `alpha`: the dimension, and the end, in samples per dimension.
+    - `runs`, `key`: simulations to measure with, and the random key.
+    - `measure`: whether to simulate; only if it is not too long if left out.
+    - `scales`: those of another result for the same problem at another width, dimension or rate, up to the same time,
+      so that they are not computed again.
+
+    Loureiro 2023, "The different regimes"; Veiga et al., NeurIPS 2022, Theorem 1 (ODE); Arnaboldi, Stephan, Krzakala &
+    Loureiro, COLT 2023 (dimension-free); Mei, Montanari & Nguyen, PNAS 115 (2018), Theorem 3 (mean field).
+    """
+    _check(problem, algorithm)
+    d, runs = positive_integer(d, "d", minimum=problem.teacher_width + 1), positive_integer(runs, "runs", minimum=2)
+    rate = float(np.asarray(algorithm.learning_rate))
+    time = rate * alpha / problem.width
+    reference_key, start_key, run_key = jax.random.split(key, 3)
+    if scales is None:
+        scales = _error_scales(problem, algorithm, time, reference_key)
+    noise = rate / (problem.width * algorithm.batch_size)
+    expected = {name: float(error) for name, error in scales.errors(problem.width, d, noise).items()}
+    steps = alpha * d / algorithm.batch_size
+    cost = steps * runs * (problem.width + problem.teacher_width) ** 3
+    measured = errors = None
+    if measure or (measure is None and cost < _AFFORDABLE):
+        start = random_state(problem, d, key=start_key)
+        samples = _distances(problem, algorithm, start, d, alpha, runs, run_key)
+        measured = {name: float(sample.mean()) for name, sample in samples.items()}
+        errors = {name: float(sample.std(ddof=1) / runs**0.5) for name, sample in samples.items()}
+    return Regimes(
+        p=problem.width,
+        d=d,
+        learning_rate=rate,
+        batch_size=algorithm.batch_size,
+        alpha=float(alpha),
+        scales=scales,
+        recommended=list(LIMITS)[int(scales.recommended(problem.width, d, noise))],
+        expected=expected,
+        measured=measured,
+        standard_error=errors,
+    )
+
+
+def _check(problem: object, algorithm: object) -> None:
+    if not isinstance(problem, TwoLayer | MultiIndex):
+        raise InvalidInput(f"{problem!r} was given; regimes are those of two-layer networks, TwoLayer or MultiIndex.")
+    if problem.normalisation != "mean":
+        raise InvalidInput(
+            f"normalisation = {problem.normalisation!r} was given; widths are compared at the normalisation 'mean'."
+        )
+    if not isinstance(algorithm, OnlineSGD):
+        raise InvalidInput(f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...).")
+    if isinstance(algorithm.learning_rate, Schedule) or isinstance(algorithm.readout_rate, Schedule):
+        raise InvalidInput("A schedule was given; regimes are those of constant rates.")
+    if not float(np.asarray(algorithm.learning_rate)) > 0:
+        raise InvalidInput("learning_rate = 0 was given; nothing moves.")
+
+
+def _risk(limit, start: State, times) -> Float[np.ndarray, " times"]:
+    """The risk of a limit at times = learning_rate * alpha / p."""
+    alphas = times * limit.problem.width / float(np.asarray(limit.algorithm.learning_rate))
+    return np.asarray(solve(limit, start, alphas, relative_tolerance=1e-6, absolute_tolerance=1e-8).risk)
+
+
+def _distances(problem, algorithm, start, d, alpha, runs, key) -> dict[str, Float[np.ndarray, " runs"]]:
+    """For each limit, how far each run is from it at most."""
+    alphas = np.linspace(0.0, alpha, _TIMES)
+    simulated = simulate(problem, algorithm, start, d, alphas, runs=runs, key=key)
+    if (np.asarray(simulated.outcome) != Outcome.COMPLETED).any():
+        raise InvalidInput(
+            f"Runs with learning_rate = {float(np.asarray(algorithm.learning_rate)):g} diverge: no limit describes "
+            "them. Take a smaller rate, or measure=False."
+        )
+    # The simulation has rounded its times to steps, which matters where there are few.
+    times = np.asarray(simulated.alpha) * float(np.asarray(algorithm.learning_rate)) / problem.width
+    limits = {
+        "mean field": mean_field(problem, algorithm, d, infinite_width=True),
+        "dimension-free": mean_field(problem, algorithm),
+        # Gradient flow is the ODE at a vanishing rate: one program less to compile.
+        "gradient flow": ode(problem, _rescaled(algorithm, problem.width, problem.width, _VANISHING)),
+        "ODE": ode(problem, algorithm),
+    }
+    paths = np.asarray(simulated.risk)
+    return {name: np.abs(paths - _risk(limit, start, times)).max(axis=1) for name, limit in limits.items()}
+
+
+def _error_scales(problem, algorithm, time: float, key) -> ErrorScales:
+    """Each term on its own, from a network that is small enough for every limit and for simulation."""
+    p, d, rate = _REFERENCE_WIDTH, _REFERENCE_D, _REFERENCE_RATE
+    small = _resized(problem, p)
+    at_rate = functools.partial(_rescaled, algorithm, problem.width, p)
+    start_key, run_key = jax.random.split(key)
+    starts = jax.vmap(lambda one: random_state(small, d, key=one))(jax.random.split(start_key, 64))
+    start = jax.tree.map(lambda leaf: leaf[0], starts)
+    angles = np.asarray(small.risk(starts) - small.risk(WideState.of(starts)))
+    sgd, slow = at_rate(rate), at_rate(_VANISHING)
+    times = np.linspace(0.0, time, _TIMES)
+    flow, corrected = (_risk(ode(small, a), start, times) for a in (slow, sgd))
+    wide = _risk(mean_field(small, slow), start, times)
+    near = 10 * small.teacher_width + 40
+    angled = _risk(mean_field(small, slow, near), start, times)
+    density = _risk(mean_field(small, slow, d, infinite_width=True), start, times)
+    simulated = simulate(small, sgd, start, d, times / rate, runs=16, key=run_key)
+    spread = np.abs(np.asarray(simulated.risk) - corrected).max(axis=1).mean()
+    noise = rate / sgd.batch_size
+
+    def largest(difference) -> float:
+        return float(np.abs(difference).max())
+
+    return ErrorScales(
+        time=time,
+        risk=float(flow[0]),
+        fluctuation=float(spread / (noise / d) ** 0.5),
+        start=float(np.sqrt(np.mean(angles**2)) * p * d**0.5),
+        noise=largest(flow - corrected) / noise,
+        width=p * largest(wide - flow),
+        density=p * largest(density - flow),
+        angles=(near - small.teacher_width) * largest(wide - angled),
+    )
+
+
+def _resized(problem, p: int):
+    """The problem at another width, with readouts from all over the given ones."""
+    readout = np.asarray(problem.readout)[np.linspace(0, problem.width - 1, p).round().astype(int)]
+    if isinstance(problem, TwoLayer):
+        return TwoLayer(p, problem.teacher_width, problem.activation, problem.noise, readout, problem.teacher_readout)
+    return MultiIndex(problem.link, p, problem.teacher_width, problem.activation, problem.noise, readout)
+
+
+def _rescaled(algorithm: OnlineSGD, p: int, reference: int, noise: float) -> OnlineSGD:
+    """The same motion in time at another width, with learning_rate = noise * p: rates grow with the width."""
+    rate = noise * reference
+    readout_rate = algorithm.readout_rate
+    if readout_rate is not None:
+        readout_rate = readout_rate / algorithm.learning_rate * rate
+    return OnlineSGD(
+        rate,
+        batch_size=algorithm.batch_size,
+        sphere=algorithm.sphere,
+        ridge=algorithm.ridge * p / reference,
+        readout_rate=readout_rate,
+    )
