@@ -1,14 +1,16 @@
-"""What it means: exit times, learning rates, fixed points, landscapes, plateaus and solutions."""
+"""What it means: exit times, information exponents, learning rates, fixed points, landscapes, solutions."""
 
 from .basins import basins
 from .critical_points import critical_points, quadratic_critical_points
 from .exit_times import ExitTime, exit_time
 from .fixed_points import FixedPoint, FixedPoints, fixed_points
+from .information_exponent import InformationExponent, information_exponent
 from .landscape import HessianSpectrum, hessian
 from .learning_rates import BestLearningRate, best_learning_rate, best_schedule
 from .particle_error import particle_error
 from .quadratic_networks import norm_learning, plateau
 from .regimes import ErrorScales, Regimes, regimes
+from .sample_complexity import SampleComplexity, sample_complexity
 from .solution_manifold import (
     closest_solution,
     conserved_frame,
@@ -25,6 +27,8 @@ __all__ = [
     "FixedPoints",
     "HessianSpectrum",
     "Regimes",
+    "InformationExponent",
+    "SampleComplexity",
     "basins",
     "best_learning_rate",
     "best_schedule",
@@ -35,11 +39,13 @@ __all__ = [
     "exit_time",
     "fixed_points",
     "hessian",
+    "information_exponent",
     "late_risk",
     "norm_learning",
     "particle_error",
     "plateau",
     "quadratic_critical_points",
     "regimes",
+    "sample_complexity",
     "solution_manifold_dimension",
 ]

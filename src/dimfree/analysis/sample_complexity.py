@@ -1,0 +1,216 @@
+"""How many samples SGD needs as the dimension grows, measured by exact simulation."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from ..algorithms import OnlineSGD
+from ..algorithms.schedules import rate_at
+from ..errors import InvalidInput, positive_integer
+from ..problems import MultiIndex, Problem, TwoLayer
+from ..simulation import simulate
+from ..state import State
+from .exit_times import exits_of, random_starts
+from .information_exponent import InformationExponent, information_exponent
+
+_ENOUGH = 0.75  # of the runs must have found the target, for the median to be known well
+_LONGER = 4.0  # times as long, if they have not
+_ROUNDS = 7
+_PATIENCE = 4.0  # times the median expected from the dimension before
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SampleComplexity:
+    r"""Samples until SGD has found the target, against the dimension, from [`sample_complexity`]; it prints as a table.
+
+    - `dimensions`: those measured; `samples`: the median number of samples over runs, infinite where too few runs
+      found the target; `errors`: its standard error, relative.
+    - `found`: the fraction of runs that found the target within the samples allowed.
+    - `power`, `power_error`: of the fit $n = C d^{\text{power}}$, times $\log d$ where the exponent asks for it; the
+      error is that of the measured medians, larger where they do not lie on such a line.
+    - `exponent`: what [`information_exponent`] says of the problem; None where it does not know the target.
+    """
+
+    problem: Problem
+    algorithm: OnlineSGD | Callable[[int], OnlineSGD]
+    level: float
+    runs: int
+    dimensions: Int[np.ndarray, " cells"]
+    samples: Float[np.ndarray, " cells"]
+    errors: Float[np.ndarray, " cells"]
+    found: Float[np.ndarray, " cells"]
+    power: float
+    power_error: float
+    exponent: InformationExponent | None
+
+    @property
+    def has_logarithm(self) -> bool:
+        """Whether a factor log d was divided out before the fit."""
+        return self.exponent is not None and self.exponent.leap == 2
+
+    def __repr__(self) -> str:
+        law = f"d^({self.power:.3f} +- {self.power_error:.3f})" + " log d" * self.has_logarithm
+        lines = [f"Samples until SGD has an overlap of {self.level:g} with the target: n ~ {law}"]
+        if self.exponent is not None:
+            lines.append(f"  predicted: {self.exponent.sample_complexity}, from {self.exponent.target}")
+        lines.append(f"  {self.problem!r}, {self.runs} runs for each d")
+        lines.append(f"  {'d':>10}{'samples':>13}{'+-':>8}{'samples/d':>12}{'found':>8}")
+        for d, n, error, found in zip(self.dimensions, self.samples, self.errors, self.found, strict=True):
+            lines.append(f"  {d:>10}{n:>13.4g}{error:>8.1%}{n / d:>12.4g}{found:>8.1%}")
+        if not np.isfinite(self.samples).all():
+            lines.append("  Where fewer than three quarters of the runs found it, the median is unknown and left out.")
+        return "\n".join(lines)
+
+
+def sample_complexity(
+    problem: Problem,
+    algorithm: OnlineSGD | Callable[[int], OnlineSGD],
+    dimensions: Sequence[int],
+    *,
+    runs: int = 128,
+    key: PRNGKeyArray,
+    level: float = 0.5,
+    progress: bool = False,
+) -> SampleComplexity:
+    r"""How the number of samples until SGD finds the target grows with the dimension.
+
+    Every run starts from random students, and has found the target when for each teacher some student has an overlap
+    $|M_{jr}| / \sqrt{Q_{jj} P_{rr}}$ of at least `level`. The median over runs is fitted by a power of d. Runs are
+    exact in law, at a cost for each sample that does not depend on d: an exponent of two is measured to d = 10^5 and
+    more, one of three, which needs of the order of d^2 samples, to d = 10^4.
+
+    For an information exponent above two the learning rate must fall with d, see [`information_exponent`]: with a
+    fixed one the noise of SGD holds the overlap at its start. Give a function of d then.
+
+    **Arguments:**
+
+    - `problem`: what is learned.
+    - `algorithm`: the same at every d, or a function of d that returns it.
+    - `dimensions`: at least two, increasing.
+    - `runs`, `key`: runs at each d, and the random key.
+    - `level`: the overlap that counts as found.
+    - `progress`: whether to show how far the simulations are.
+
+    ??? example
+        >>> import dimfree, jax
+        >>> sgd = dimfree.OnlineSGD(learning_rate=0.5, sphere=True)
+        >>> law = dimfree.sample_complexity(
+        ...     dimfree.SingleIndex("linear"), sgd, [100, 1_000], runs=32, key=jax.random.key(0)
+        ... )
+        >>> abs(law.power - 1) < 0.05
+        True
+    """
+    cells = [positive_integer(d, "dimensions", minimum=2) for d in dimensions]
+    if len(cells) < 2 or any(later <= earlier for earlier, later in itertools.pairwise(cells)):
+        raise InvalidInput(f"dimensions = {dimensions} was given; a slope needs at least two, increasing.")
+    if not 0 < level < 1:
+        raise InvalidInput(f"level = {level} was given; it is an overlap, between 0 and 1.")
+    runs = positive_integer(runs, "runs", minimum=8)
+    known = isinstance(problem, TwoLayer | MultiIndex)
+    exponent = information_exponent(problem) if known else None
+    growth = 0.0 if exponent is None or exponent.leap is None else max(0.0, exponent.leap - 2.0)
+    medians, expected = [], None
+    for d, cell_key in zip(cells, jax.random.split(key, len(cells)), strict=True):
+        sgd = algorithm if isinstance(algorithm, OnlineSGD) else algorithm(d)
+        if expected is None:
+            first = 4.0 / max(float(rate_at(sgd.learning_rate, jnp.zeros(()))), 1e-12)
+        else:
+            first = _PATIENCE * expected[1] * (d / expected[0]) ** growth
+        times = recovery_times(problem, sgd, d, level, first, runs=runs, key=cell_key, progress=progress)
+        medians.append((*log_median(times * d), np.mean(np.isfinite(times))))
+        if np.isfinite(medians[-1][0]):
+            expected = (d, np.exp(medians[-1][0]) / d)
+    logs, errors, found = (np.asarray(column) for column in zip(*medians, strict=True))
+    log_d = np.log(cells)
+    with_logarithm = exponent is not None and exponent.leap == 2
+    power, power_error = fitted_power(log_d, logs - np.log(log_d) * with_logarithm, errors)
+    return SampleComplexity(
+        problem=problem,
+        algorithm=algorithm,
+        level=level,
+        runs=runs,
+        dimensions=np.asarray(cells),
+        samples=np.exp(logs),
+        errors=errors,
+        found=found,
+        power=power,
+        power_error=power_error,
+        exponent=exponent,
+    )
+
+
+class Recovered(eqx.Module):
+    """The event that every teacher has a student with an overlap of `level`."""
+
+    level: float | Array
+
+    def __call__(self, state: State) -> Float[Array, ""]:
+        norms = jnp.diagonal(state.Q)[:, None] * jnp.diagonal(state.P)
+        return jnp.min(jnp.max(jnp.abs(state.M) / jnp.sqrt(norms), axis=0)) - self.level
+
+
+def recovery_times(
+    problem: Problem,
+    algorithm: OnlineSGD,
+    d: int,
+    level: float,
+    first: float,
+    *,
+    runs: int,
+    key: PRNGKeyArray,
+    progress: bool = False,
+) -> Float[np.ndarray, " runs"]:
+    """The alpha at which each run finds the target; infinite for those that do not.
+
+    Runs are given the alpha `first`, and four times as long as long as fewer than three quarters find it.
+    """
+    start_key, run_key = jax.random.split(key)
+    starts = random_starts(problem, d, runs, key=start_key)
+    stop, end = Recovered(jnp.asarray(level)), first
+    times = np.full(runs, np.inf)
+    for _ in range(_ROUNDS):
+        save = np.array([0.0, max(end, algorithm.batch_size / d)])
+        paths = simulate(problem, algorithm, starts, d, save, runs=runs, key=run_key, stop=stop, progress=progress)
+        times = np.asarray(exits_of(paths))
+        if np.mean(np.isfinite(times)) >= _ENOUGH:
+            break
+        end *= _LONGER
+    return times
+
+
+def log_median(samples: Float[np.ndarray, " runs"]) -> tuple[float, float]:
+    """The logarithm of the median, and its standard error by the order statistics around it.
+
+    Infinite where it is not known: fewer than three quarters are finite.
+    """
+    ordered, number = np.sort(samples), len(samples)
+    if np.mean(np.isfinite(samples)) < _ENOUGH:
+        return np.inf, np.inf
+    # The rank of the median among independent runs is binomial, with standard deviation sqrt(runs) / 2.
+    beside = max(1, round(np.sqrt(number) / 2))
+    low, high = ordered[max(0, (number - 1) // 2 - beside)], ordered[min(number - 1, number // 2 + beside)]
+    return float(np.log(np.median(ordered))), float((np.log(high) - np.log(low)) / 2)
+
+
+def fitted_power(
+    log_d: Float[np.ndarray, " cells"], logs: Float[np.ndarray, " cells"], errors: Float[np.ndarray, " cells"]
+) -> tuple[float, float]:
+    """The slope of a straight line by weighted least squares, and its error; infinite with fewer than two points.
+
+    Where the points lie further from the line than their errors, these are enlarged until they do not.
+    """
+    known = np.isfinite(logs)
+    if known.sum() < 2:
+        return np.inf, np.inf
+    x, y, weight = log_d[known], logs[known], 1 / np.maximum(errors[known], 1e-6) ** 2
+    centred = x - np.average(x, weights=weight)
+    slope = np.sum(weight * centred * y) / np.sum(weight * centred**2)
+    left = y - np.average(y, weights=weight) - slope * centred
+    misfit = np.sum(weight * left**2) / max(1, len(x) - 2)
+    return float(slope), float(np.sqrt(max(1.0, misfit) / np.sum(weight * centred**2)))
