@@ -9,7 +9,7 @@ from .paper import Paper, PublishedFigure, Reproduction, Size
 __all__ = ["PAPERS", "Claim", "Paper", "PublishedFigure", "Reproduction", "Size", "claims", "find", "reproduce"]
 
 # Each is a module or package of that name here, with a `PAPER`.
-PAPERS: tuple[str, ...] = ("arnaboldi2023", "benarous2022", "bocchi2026", "mignacco2021")
+PAPERS: tuple[str, ...] = ("arnaboldi2023", "benarous2022", "bocchi2026", "loureiro2023", "mignacco2021")
 
 
 def find(name: str) -> Paper:

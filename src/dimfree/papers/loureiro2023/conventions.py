@@ -1,0 +1,57 @@
+r"""The source's conventions in terms of ours, and what its checks share.
+
+The source writes the risk with a half and the step of SGD without; here the step has it too, so that its $\gamma$ is
+our learning rate and its clock $t = \gamma \alpha / p$. Its activation erf is read as $\mathrm{erf}(x / \sqrt 2)$.
+"""
+
+import jax
+import numpy as np
+from scipy.special import erf
+
+from ...algorithms import OnlineSGD
+from ...problems import TwoLayer
+from ...state import State
+
+CLOCK = r"$t$ = learning rate $\times$ samples / $(p\,d)$"
+EXACT = 1e-10  # both sides in closed form
+QUADRATURE = 1e-6  # one side by Gauss-Hermite with 32 nodes for each field, of erf
+NOISE = 1e-3
+
+
+def committee(p: int, k: int, noise: float = NOISE) -> TwoLayer:
+    """The source's network: erf, readouts of one."""
+    return TwoLayer(p, k, "erf", noise=noise)
+
+
+def g(x):
+    """The activation, in NumPy."""
+    return erf(x / np.sqrt(2.0))
+
+
+def slope(x):
+    """Its derivative."""
+    return np.sqrt(2 / np.pi) * np.exp(-(x**2) / 2)
+
+
+def random_weights(p: int, k: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Student and teacher weights as rows, of norm near sqrt(d), in no special position."""
+    draws = np.random.default_rng(seed)
+    return draws.normal(size=(p, d)), draws.normal(size=(k, d))
+
+
+def state_of(W: np.ndarray, teachers: np.ndarray) -> State:
+    """The overlaps of weights."""
+    d = W.shape[1]
+    return State(Q=W @ W.T / d, M=W @ teachers.T / d, P=teachers @ teachers.T / d, readout=np.ones(len(W)))
+
+
+def on_clock(problem: TwoLayer, sgd: OnlineSGD, drift: State) -> State:
+    """A drift for each unit of alpha as one for each unit of the source's time."""
+    rate = sgd.learning_rate
+    assert isinstance(rate, jax.Array)
+    return jax.tree.map(lambda leaf: problem.width / float(rate) * leaf, drift)
+
+
+def flat(*parts) -> np.ndarray:
+    """Arrays as one vector."""
+    return np.concatenate([np.ravel(np.asarray(part)) for part in parts])
