@@ -1,0 +1,81 @@
+"""Measure how many samples each information exponent needs, for the tutorial: docs/data/exponents.csv.
+
+python tools/exponent_table.py             # every cell that is not in the file yet; hours on two cores, say how long
+python tools/exponent_table.py 1 2         # these exponents only
+
+One student on the sphere learns its own link: erf (exponent 1), the Hermite polynomials of order 2 and 3; the readout
+of the polynomials is small, so that the noise of the student's own output is. The learning rate is fixed up to exponent
+2, and proportional to d^-1/2 for 3. A cell that is in the file is not measured again, so that the work can be stopped
+and taken up.
+"""
+
+import csv
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+
+import dimfree
+from dimfree.analysis.sample_complexity import log_median, recovery_times
+
+TABLE = Path(__file__).resolve().parent.parent / "docs" / "data" / "exponents.csv"
+LEVEL = 0.5
+LINKS = {1: ("erf", 1.0, 0.5, 0.0), 2: ("he2", 0.3, 0.3, 0.0), 3: ("he3", 0.1, 3.0, -0.5)}  # name, readout, rate, power
+RUNS = {
+    1: {100: 2_048, 1_000: 1_024, 10_000: 256, 100_000: 128},
+    2: {100: 2_048, 1_000: 2_048, 10_000: 1_024, 100_000: 256},
+    3: {100: 2_048, 300: 2_048, 1_000: 512, 3_000: 128, 10_000: 32},
+}
+COLUMNS = ("exponent", "link", "d", "runs", "samples", "error", "found", "seconds")
+
+
+def setting(exponent: int, d: int) -> tuple[dimfree.TwoLayer, dimfree.OnlineSGD]:
+    """The problem and the algorithm of a cell."""
+    name, readout, rate, power = LINKS[exponent]
+    problem = dimfree.SingleIndex(name, readout=[readout])
+    assert isinstance(problem, dimfree.TwoLayer)
+    return problem, dimfree.OnlineSGD(rate * d**power, sphere=True)
+
+
+def measure(exponent: int, d: int) -> dict[str, float | str]:
+    """One cell of the table."""
+    problem, sgd = setting(exponent, d)
+    runs, began = RUNS[exponent][d], time.perf_counter()
+    first = {1: 8.0, 2: 4 * np.log(d), 3: 2.4 * d}[exponent]  # about four medians
+    times = recovery_times(problem, sgd, d, LEVEL, first, runs=runs, key=jax.random.key(d + exponent))
+    log, error = log_median(times * d)
+    return {
+        "exponent": exponent,
+        "link": LINKS[exponent][0],
+        "d": d,
+        "runs": runs,
+        "samples": np.exp(log),
+        "error": error,
+        "found": np.mean(np.isfinite(times)),
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def main(exponents: list[int]) -> None:
+    TABLE.parent.mkdir(exist_ok=True)
+    done = []
+    if TABLE.exists():
+        with TABLE.open() as file:
+            done = [(int(row["exponent"]), int(row["d"])) for row in csv.DictReader(file)]
+    else:
+        TABLE.write_text(",".join(COLUMNS) + "\n")
+    for exponent in exponents or LINKS:
+        for d in RUNS[exponent]:
+            if (exponent, d) in done:
+                continue
+            cell = measure(exponent, d)
+            row = {name: value if isinstance(value, str) else f"{value:.6g}" for name, value in cell.items()}
+            with TABLE.open("a") as file:
+                csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow(row)
+            print(", ".join(f"{name} {value}" for name, value in row.items()), flush=True)
+
+
+if __name__ == "__main__":
+    main([int(argument) for argument in sys.argv[1:]])
