@@ -37,12 +37,12 @@ def fig4(size: Size) -> Reproduction:
     if size == "quick":
         widths, dimensions, narrow, runs = (8, 16, 32), (100, 400, 1_600), 8, 8
     times = np.linspace(0.0, END, 41)
-    paths = {p: solve(gradient_flow(*_setting(p)), _start(p), times * p / RATE) for p in widths}
+    paths = {p: solve(gradient_flow(*_setting(p)), even_start(p), times * p / RATE) for p in widths}
     left = [np.abs(outside(path.final)).max() for path in paths.values()]
     problem, sgd = _setting(narrow)
     spread, without = [], outside(paths[narrow].final)
     for d, key in zip(dimensions, jax.random.split(jax.random.key(14), len(dimensions)), strict=True):
-        starts = _starts(narrow, d, runs)
+        starts = _random_starts(narrow, d, runs)
         final = simulate(problem, sgd, starts, d, times[[0, -1]] * narrow / RATE, runs=runs, key=key).final
         spread.append(np.sqrt(np.mean((outside(final) - without) ** 2) * narrow / (narrow - 1)))
     reduced = reduced_risk(widths[-1], times)
@@ -64,15 +64,15 @@ def _setting(p: int) -> tuple[TwoLayer, OnlineSGD]:
     return committee(p, K), OnlineSGD(RATE)
 
 
-def _start(p: int) -> State:
+def even_start(p: int) -> State:
     """Students whose knowledge of the teachers is spread evenly over a normal law, and whose rest is orthogonal."""
     M = 0.6 * sobol_normals(p, K, np.random.default_rng(0))
     return State(Q=M @ M.T + 0.5 * np.eye(p), M=M)
 
 
-def _starts(p: int, d: int, runs: int) -> State:
+def _random_starts(p: int, d: int, runs: int) -> State:
     """The same in dimension d: the rest of each student has a random direction orthogonal to the teachers."""
-    M = np.asarray(_start(p).M)
+    M = np.asarray(even_start(p).M)
     rest = np.random.default_rng(d).normal(size=(runs, p, d - K))
     rest /= np.linalg.norm(rest, axis=-1, keepdims=True)
     Q = M @ M.T + 0.5 * rest @ np.swapaxes(rest, 1, 2)
@@ -112,7 +112,7 @@ def reduced_risk(p: int, times: Float[np.ndarray, " times"]) -> Float[np.ndarray
         mean = jax.tree.map(lambda a, b, c, d: (a + 2 * b + 2 * c + d) / 6, first, second, third, fourth)
         return moved(point, mean, step), point
 
-    start = _start(p)
+    start = even_start(p)
     begin = (start.M, jnp.diagonal(start.Q) - jnp.sum(start.M**2, axis=1))
 
     @jax.jit
@@ -145,7 +145,7 @@ def _draw(data):
     third.set(yscale="log", xlabel=CLOCK, ylabel="risk")
     third.set_title("(c) risk")
     for axes in (first, second):
-        axes.minorticks_off()
+        axes.xaxis.minorticks_off()
     for axes in (first, second, third):
         axes.legend()
     return figure
