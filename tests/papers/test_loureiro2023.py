@@ -58,7 +58,6 @@ FIGURES = {
     },
     "fig6": {
         '"Does width matter?", p = 1': "differs",
-        '"Does width matter?", p = 2': "agrees",
         '"Does width matter?", p = 5': "agrees",
         '"Take aways", width': "agrees",
     },
