@@ -104,7 +104,7 @@ def scaled_law(readout, h, number, seed):
     shrink, noise = (readout**2 * (mean(slope**2) * mean(g**2 * power) + own) for power in (np.ones_like(x), x**2))
     draws, step = np.random.default_rng(seed), 2.5e-4
     u, passed = draws.normal(size=number), np.full(number, np.inf)
-    for turn in range(4_800):
+    for turn in range(9_600):
         free = ~np.isfinite(passed)
         here = u[free]
         drift = 3 * readout * cubic**2 * h * here**2 - h**2 * shrink * here / 2
@@ -116,7 +116,7 @@ def scaled_law(readout, h, number, seed):
 @pytest.mark.slow
 def test_an_exponent_of_three_needs_the_square_of_d():
     """The power, within four standard errors; and the factor in front of it, from the law that is left without d."""
-    readout, h = 0.1, 200.0
+    readout, h = 0.1, 100.0
     problem = dimfree.SingleIndex(two_sines, readout=[readout])
 
     def sgd(d):

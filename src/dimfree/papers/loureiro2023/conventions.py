@@ -14,7 +14,7 @@ from ...state import State
 
 CLOCK = r"$t$ = learning rate $\times$ samples / $(p\,d)$"
 EXACT = 1e-10  # both sides in closed form
-QUADRATURE = 1e-6  # one side by Gauss-Hermite with 32 nodes for each field, of erf
+QUADRATURE, NODES = 1e-6, 20  # one side by Gauss-Hermite with this many nodes for each field, of erf
 NOISE = 1e-3
 
 
@@ -34,9 +34,9 @@ def slope(x):
 
 
 def random_weights(p: int, k: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Student and teacher weights as rows, of norm near sqrt(d), in no special position."""
+    """Student and teacher weights as rows, of norm of the order sqrt(d), in no special position."""
     draws = np.random.default_rng(seed)
-    return draws.normal(size=(p, d)), draws.normal(size=(k, d))
+    return 0.8 * draws.normal(size=(p, d)), 0.8 * draws.normal(size=(k, d))
 
 
 def state_of(W: np.ndarray, teachers: np.ndarray) -> State:

@@ -9,7 +9,7 @@ from ...limits import gradient_flow, ode
 from ...state import State
 from ..arnaboldi2023.checks import average
 from ..claims import Claim
-from .conventions import EXACT, QUADRATURE, committee, flat, g, on_clock, random_weights, slope, state_of
+from .conventions import EXACT, NODES, QUADRATURE, committee, flat, g, on_clock, random_weights, slope, state_of
 
 P, K, D, RATE, NOISE = 2, 1, 12, 0.4, 0.3
 
@@ -41,7 +41,7 @@ def _population_gradient() -> tuple[Claim, ...]:
         error = _error(fields, z)
         return (error * slope(fields[:P]))[:, None] * fields[None] / P
 
-    mean = average(sample_gradient, covariance, nodes=32)
+    mean = average(sample_gradient, covariance, nodes=NODES)
     population = np.concatenate([gradient @ W.T, gradient @ teachers.T], axis=1)
     return (
         Claim(
@@ -113,7 +113,7 @@ def _one_step() -> tuple[Claim, ...]:
 def _overlaps() -> tuple[Claim, ...]:
     W, teachers = random_weights(P, K, D, seed=3)
     state = state_of(W, teachers)
-    risk = average(lambda fields, z: _error(fields, z) ** 2 / 2, np.asarray(state.covariance), nodes=32)
+    risk = average(lambda fields, z: _error(fields, z)[None] ** 2 / 2, np.asarray(state.covariance), nodes=NODES)[0]
     both, same = random_weights(3, 3, D, seed=4)  # as many students as teachers, so that the printed blocks fit
     M, Q, own = both @ same.T / D, both @ both.T / D, same @ same.T / D
     stacked = np.concatenate([same, both])
@@ -151,7 +151,7 @@ def _increments() -> tuple[Claim, ...]:
         square = (error * slopes)[:, None] * (error * slopes)[None]
         return np.concatenate([gradient.reshape(P * (P + K), -1), square.reshape(P * P, -1)])
 
-    means = average(parts, np.asarray(state.covariance), nodes=32)
+    means = average(parts, np.asarray(state.covariance), nodes=NODES)
     gradient, noise = means[: P * (P + K)].reshape(P, P + K), means[P * (P + K) :].reshape(P, P)
     of_M, of_Q = gradient[:, P:], gradient[:, :P] + gradient[:, :P].T
     drift = ode(problem, sgd).drift(0.0, state)

@@ -13,7 +13,7 @@ from ...simulation import random_state
 from ...state import State
 from ..arnaboldi2023.checks import average
 from ..claims import Claim
-from .conventions import EXACT, QUADRATURE, committee, flat, g, on_clock, random_weights, state_of
+from .conventions import EXACT, NODES, QUADRATURE, committee, flat, g, on_clock, random_weights, state_of
 
 P, K, D, NOISE = 3, 2, 12, 0.3
 
@@ -39,7 +39,7 @@ def _density() -> tuple[Claim, ...]:
         outputs, target = a[:, None] * g(fields[:2]), g(fields[2]) + NOISE**0.5 * z
         return np.stack([(target - outputs.mean(axis=0)) ** 2, (outputs[0] - outputs[1]) ** 2])
 
-    square, apart = average(squares, np.asarray(both.covariance), nodes=32)
+    square, apart = average(squares, np.asarray(both.covariance), nodes=NODES)
     return (
         Claim(
             '"Mean-field limit", risk',
