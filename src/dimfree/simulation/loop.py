@@ -8,14 +8,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree, Shaped
 
-from ..state import State
 from ..trajectory import Outcome
 
 
 class Results(eqx.Module):
-    """What is kept of each run: States at the saved steps, how it ended, and after how many steps if early."""
+    """What is kept of each run: what was observed at the saved steps, how it ended, after how many steps if early."""
 
-    saved: State
+    saved: PyTree[Array]
     outcome: Int[Array, " runs"]
     ended: Int[Array, " runs"]
 
@@ -44,8 +43,8 @@ class Loop(eqx.Module):
     - `load`: the carry of a run, before its first step, by its number.
     - `draw`: random numbers for `block` steps of one run, with that leading axis.
     - `advance`: one step of one run: (carry, draws, steps made before) to (carry, whether the step could be taken).
-    - `observe`: the State of a carry.
-    - `stop`: a run ends when this function of the State reaches zero.
+    - `observe`: what is kept and looked at of a carry, such as its State.
+    - `stop`: a run ends when this function of what is observed reaches zero.
     - `keys`: random key of each run.
     - `save_steps`: increasing numbers of steps to save after.
     """
@@ -53,8 +52,8 @@ class Loop(eqx.Module):
     load: Callable[[Int[Array, ""]], Any]
     draw: Callable[[PRNGKeyArray], PyTree[Array]]
     advance: Callable[[Any, PyTree[Array], Int[Array, ""]], tuple[Any, Array]]
-    observe: Callable[[Any], State]
-    stop: Callable[[State], Array] | None
+    observe: Callable[[Any], PyTree[Array]]
+    stop: Callable[[Any], Array] | None
     keys: Shaped[Array, "runs ..."]
     save_steps: Int[Array, " times"]
     block: int = eqx.field(static=True)
@@ -63,10 +62,10 @@ class Loop(eqx.Module):
     def runs(self) -> int:
         return self.keys.shape[0]
 
-    def start(self, lanes: int, states: State) -> tuple[Lanes, Results]:
-        """The first runs in their lanes, and every save the State of the run before its first step."""
+    def start(self, lanes: int, observed: PyTree[Array]) -> tuple[Lanes, Results]:
+        """The first runs in their lanes, and every save what is observed of the run before its first step."""
         times = self.save_steps.shape[0]
-        saved = jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], times, axis=1), states)
+        saved = jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], times, axis=1), observed)
         none = jnp.zeros(self.runs, int)
         return self._loaded(jnp.arange(lanes), jnp.full(1, lanes)), Results(saved, none, none)
 
@@ -121,7 +120,7 @@ class Loop(eqx.Module):
         return jax.vmap(self.stop)(jax.vmap(self.observe)(carry)) >= 0
 
     def _saved(self, lanes: Lanes, over, position, history, results: Results) -> Results:
-        """The States of this block written where they belong; a run that is over repeats its last."""
+        """What was observed in this block written where it belongs; a run that is over repeats its last."""
         run = lanes.run  # lanes without a run point outside, and what they write is dropped
         inside, beyond = (position >= 0) & (position < self.block), over[:, None] & (position >= self.block)
         states = jax.vmap(jax.vmap(self.observe))(history)
