@@ -1,0 +1,11 @@
+"""Many problems at once: a grid of them, on a distributed engine, into a store that can be resumed."""
+
+try:
+    from .store import open_study
+    from .study import Study
+except ModuleNotFoundError as error:
+    if (error.name or "").split(".")[0] in ("dimfree", "jax"):
+        raise
+    raise ImportError(f"Studies need {error.name}: pip install 'dimfree[cluster]'", name=error.name) from error
+
+__all__ = ["Study", "open_study"]

@@ -1,0 +1,184 @@
+"""The cells of a study, and how they are grouped into tasks."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import algorithms, problems
+from ..errors import InvalidInput
+from .description import Analysis, Description, Function, axis_values
+
+PROBLEMS = {
+    "PhaseRetrieval": problems.PhaseRetrieval,
+    "TwoLayer": problems.TwoLayer,
+    "SingleIndex": problems.SingleIndex,
+    "SpikedTensor": problems.SpikedTensor,
+    "Mixture.binary": problems.Mixture.binary,
+    "Mixture.xor": problems.Mixture.xor,
+}
+ALGORITHMS = {
+    "OnlineSGD": algorithms.OnlineSGD,
+    "GradientDescent": algorithms.GradientDescent,
+    "MultiPassSGD": algorithms.MultiPassSGD,
+    "PersistentSGD": algorithms.PersistentSGD,
+    "Langevin": algorithms.Langevin,
+}
+_RUNS_IN_A_TASK = 4_096  # unless the study says: seconds of simulation
+_CELLS_IN_A_TASK = 1_024
+_NUMBERS = {"alpha", "threshold", "overlap"}  # settings of computations that may differ between the cells of a task
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells of one task.
+
+    - `task`: its number.
+    - `index`: the number of each cell, which seeds it.
+    - `values`: of each axis, at each cell.
+    - `region`: where in the arrays of the store they are, and `shape`: of what is written there.
+    """
+
+    task: int
+    index: np.ndarray
+    values: dict[str, Any]
+    region: tuple[slice, ...]
+    shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def at(self, position: int) -> dict[str, Any]:
+        """The values of one cell, as Python numbers."""
+        return {name: _python(values[position]) for name, values in self.values.items()}
+
+
+class Layout:
+    """The grid of a study cut into tiles, each a task and a chunk of the store.
+
+    An axis whose values cannot be numbers of one compiled program (widths, names, d) has tiles of length one.
+    """
+
+    def __init__(self, description: Description):
+        self.description = description
+        self.names = tuple(description.axes)
+        self.axes = {name: _typed(axis_values(axis)) for name, axis in description.axes.items()}
+        self.shape = tuple(len(values) for values in self.axes.values())
+        self.numbers = {name for name in self.names if is_number(description, name)}
+        free = [len(values) if name in self.numbers else 1 for name, values in self.axes.items()]
+        self.tile = _tile(free, cells_per_task(description))
+        self.tiles = tuple(math.ceil(n / side) for n, side in zip(self.shape, self.tile, strict=True))
+
+    @property
+    def number_of_tasks(self) -> int:
+        """How many tasks there are."""
+        return math.prod(self.tiles)
+
+    def task(self, number: int) -> Cells:
+        """The cells of a task."""
+        corner = np.unravel_index(number, self.tiles)
+        region = tuple(
+            slice(int(i) * side, min((int(i) + 1) * side, n))
+            for i, side, n in zip(corner, self.tile, self.shape, strict=True)
+        )
+        indices = np.meshgrid(*(np.arange(part.start, part.stop) for part in region), indexing="ij")
+        return Cells(
+            task=number,
+            index=np.ravel_multi_index([index.ravel() for index in indices], self.shape),
+            values={name: self._values(name)[i.ravel()] for name, i in zip(self.names, indices, strict=True)},
+            region=region,
+            shape=tuple(part.stop - part.start for part in region),
+        )
+
+    def _values(self, name: str) -> np.ndarray:
+        """The values along an axis: floats where a compiled program takes them, else objects of Python."""
+        if is_vectorised(self.description) and name in self.numbers:
+            return self.axes[name].astype(float)
+        return np.array(self.axes[name].tolist(), dtype=object)
+
+    def cells(self, at: dict[str, np.ndarray]) -> Cells:
+        """Any cells, by their indices along each axis; they have no region in the store."""
+        indices = [at[name] for name in self.names]
+        values = {name: self._values(name)[at[name]] for name in self.names}
+        index = np.ravel_multi_index(indices, self.shape)
+        return Cells(-1, index, values, (), (len(index),))
+
+
+def cells_per_task(description: Description) -> int:
+    """How many cells a task has, at most."""
+    if description.cells_per_task is not None:
+        return description.cells_per_task
+    if not is_vectorised(description):
+        return 1
+    return max(1, min(_CELLS_IN_A_TASK, _RUNS_IN_A_TASK // description.runs))
+
+
+def is_vectorised(description: Description) -> bool:
+    """Whether the cells of a task are computed in one call, rather than one by one."""
+    compute = description.compute
+    return compute.vectorised if isinstance(compute, Function) else compute.name in ("exit_time", "simulate", "solve")
+
+
+def is_number(description: Description, name: str) -> bool:
+    """Whether the values of an axis may differ between the cells of a task."""
+    if not is_vectorised(description):
+        return True
+    home, _, argument = name.rpartition(".")
+    if not home:
+        return argument in _NUMBERS or isinstance(description.compute, Analysis | Function)
+    first = {other: _typed(axis_values(axis))[0] for other, axis in description.axes.items()}
+    built = make_problem(description, first) if home == "problem" else make_algorithm(description, first)
+    value = getattr(built, argument, None)
+    return isinstance(value, jax.Array) and value.ndim == 0 and jnp.issubdtype(value.dtype, jnp.floating)
+
+
+def make_problem(description: Description, values: dict[str, Any]) -> problems.Problem:
+    """The problem of a cell; numbers may be traced."""
+    return _make("problem", PROBLEMS, description.problem, values)
+
+
+def make_algorithm(description: Description, values: dict[str, Any]) -> Any:
+    """The algorithm of a cell; numbers may be traced."""
+    return _make("algorithm", ALGORITHMS, description.algorithm, values)
+
+
+def settings_of(description: Description, values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the computation in a cell."""
+    compute = description.compute
+    given = compute.settings if isinstance(compute, Analysis | Function) else compute.model_dump(exclude={"name"})
+    return given | {name: value for name, value in values.items() if "." not in name}
+
+
+def _make(home: str, known: dict[str, Any], settings: dict[str, Any], values: dict[str, Any]) -> Any:
+    name = settings["name"]
+    if name not in known:
+        raise InvalidInput(f"{home}: name: {name} was given; a study can have {', '.join(known)}.")
+    own = {axis.removeprefix(f"{home}."): value for axis, value in values.items() if axis.startswith(f"{home}.")}
+    arguments = {argument: value for argument, value in settings.items() if argument != "name"} | own
+    try:
+        return known[name](**{argument: _python(value) for argument, value in arguments.items()})
+    except TypeError as error:
+        raise InvalidInput(f"{home}: {name} was given {', '.join(arguments) or 'nothing'}: {error}") from error
+
+
+def _python(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _typed(values: Any) -> np.ndarray:
+    """Values as an array; whole numbers stay whole, and words words."""
+    array = np.asarray(values)
+    return array if array.dtype.kind in "bif" else np.asarray(values, dtype=object)
+
+
+def _tile(lengths: list[int], cells: int) -> tuple[int, ...]:
+    """The sides of a box of at most so many cells, as even as can be."""
+    sides = [1] * len(lengths)
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+    for done, i in enumerate(order):
+        sides[i] = min(lengths[i], int(cells ** (1 / (len(order) - done)) + 1e-9))
+        cells //= sides[i]
+    return tuple(sides)

@@ -1,0 +1,123 @@
+"""Where the workers are: on this machine, in SLURM jobs, or at an address; Dask runs them."""
+
+import contextlib
+import dataclasses
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import dask.config
+from distributed import Client, LocalCluster
+
+from ..errors import InvalidInput
+
+Kind = Literal["local", "slurm", "address", "inline"]
+KINDS = ("local", "slurm", "address", "inline")
+_DEATHS = 10  # of workers, after which a task that was with each of them is given up
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """Where a study runs.
+
+    - `kind`: `local` (processes of this machine), `slurm` (jobs), `address` (a Dask scheduler that runs already) or
+      `inline` (this process, for debugging).
+    - `workers`: processes or jobs; as many as this machine has cores if left out.
+    - `memory`: of a worker, such as `"4GB"`; one that takes more is started again.
+    - `address`: of the scheduler.
+    - `queue`, `account`, `walltime`, `interface`: for SLURM; also from Dask's own file `jobqueue.yaml`.
+    """
+
+    kind: Kind = "local"
+    workers: int | None = None
+    memory: str | None = None
+    address: str | None = None
+    queue: str | None = None
+    account: str | None = None
+    walltime: str | None = None
+    interface: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InvalidInput(f"cluster = {self.kind!r} was given; choose one of {', '.join(KINDS)}.")
+        if (self.kind == "address") != (self.address is not None):
+            raise InvalidInput(
+                "cluster = 'address' needs the address of a Dask scheduler, such as tcp://127.0.0.1:8786, and no "
+                "other kind takes one."
+            )
+
+    @property
+    def number(self) -> int:
+        """How many workers are asked for."""
+        return self.workers or (1 if self.kind == "inline" else os.cpu_count() or 1)
+
+    @contextlib.contextmanager
+    def connect(self, store: str) -> Iterator[Client]:
+        """A client of the cluster, which ends with it."""
+        settings: dict[str, Any] = {
+            "distributed.scheduler.allowed-failures": _DEATHS,
+            "distributed.worker.multiprocessing-method": "spawn",
+        }
+        with dask.config.set(settings), contextlib.ExitStack() as stack:
+            if self.kind == "address":
+                client = Client(self.address, timeout="20s", set_as_default=False)
+            else:
+                cluster = stack.enter_context(self._local() if self.kind == "local" else self._slurm(store))
+                client = Client(cluster, set_as_default=False)
+            yield stack.enter_context(client)
+
+    def _local(self) -> LocalCluster:
+        return LocalCluster(
+            n_workers=self.number,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit=self.memory or "auto",
+            host="127.0.0.1",
+            # Whoever can reach a scheduler can run code as its owner, on a shared machine also through loopback.
+            security=True,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+            env=environment(),
+        )
+
+    def _slurm(self, store: str) -> Any:
+        from dask_jobqueue.slurm import SLURMCluster
+
+        exports = [f"export {name}={value!r}" for name, value in environment().items()]
+        if "PYTHONPATH" in os.environ:
+            exports.append(f"export PYTHONPATH={os.environ['PYTHONPATH']!r}")
+        options: dict[str, Any] = {
+            "queue": self.queue,
+            "account": self.account,
+            "walltime": self.walltime,
+            "interface": self.interface,
+        }
+        cluster = SLURMCluster(
+            cores=1,
+            processes=1,
+            memory=self.memory or "4GB",
+            job_script_prologue=exports,
+            python=sys.executable,
+            security=True,
+            shared_temp_directory=store,
+            log_directory=f"{store}/logs",
+            scheduler_options={"dashboard_address": "127.0.0.1:0"},
+            **{name: value for name, value in options.items() if value is not None},
+        )
+        # Jobs that end (cancelled, out of time) are submitted again.
+        cluster.adapt(minimum_jobs=self.number, maximum_jobs=self.number, interval="2s")
+        return cluster
+
+
+def environment() -> dict[str, str]:
+    """What a worker's environment has: one core each, so that workers do not get in each other's way."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
+    return {
+        "XLA_FLAGS": flags,
+        "NPROC": "1",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "JAX_ENABLE_X64": os.environ.get("JAX_ENABLE_X64", "1"),
+    }

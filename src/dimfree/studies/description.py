@@ -1,0 +1,260 @@
+"""What a study is: a description that a file holds, checked before anything runs."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pydantic
+import yaml
+from pydantic import Field
+
+from ..errors import InvalidInput
+
+_MOST_CELLS = 10**9  # a cell's number seeds its random key, which holds 32 bits
+_LARGEST_FILE = 2**20
+_FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")  # YAML takes 1e-3 for a word
+
+Number = int | float
+Value = bool | int | float | str
+Setting = Value | None | list["Setting"]
+Settings = dict[str, Any]
+
+
+class _Checked(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Grid(_Checked):
+    """Evenly spaced values, on a linear or a logarithmic scale, both ends included."""
+
+    start: float = Field(alias="from")
+    to: float
+    points: int = Field(default=33, ge=2, le=_MOST_CELLS)
+    scale: Literal["linear", "log"] = "linear"
+
+    @pydantic.model_validator(mode="after")
+    def _increases(self) -> "Grid":
+        if not self.start < self.to < float("inf"):
+            raise ValueError(f"from = {self.start:g} to = {self.to:g} was given; it must increase")
+        if self.scale == "log" and self.start <= 0:
+            raise ValueError(f"from = {self.start:g} was given with scale: log; it must be positive")
+        return self
+
+    def at(self, fraction: np.ndarray) -> np.ndarray:
+        """The values at these fractions of the way from one end to the other."""
+        if self.scale == "log":
+            return self.start * (self.to / self.start) ** fraction
+        return self.start + (self.to - self.start) * fraction
+
+
+Axis = Grid | Annotated[list[Value], Field(min_length=1)]
+
+
+class ExitTime(_Checked):
+    """Simulate SGD until it leaves its plateau; `alpha` is how long to wait, `threshold` the excess risk to lose."""
+
+    name: Literal["exit_time"]
+    d: int = Field(default=1_000, ge=2)
+    alpha: float = Field(default=100.0, gt=0)
+    threshold: float = Field(default=0.1, gt=0, lt=1)
+
+
+class Simulate(_Checked):
+    """Simulate SGD from random starts up to `alpha`."""
+
+    name: Literal["simulate"]
+    d: int = Field(default=1_000, ge=2)
+    alpha: float = Field(default=20.0, gt=0)
+
+
+class Solve(_Checked):
+    """Solve the ODE, or gradient flow, from random starts in dimension `d`, or from students of overlap `overlap`."""
+
+    name: Literal["solve"]
+    limit: Literal["ode", "gradient_flow"] = "ode"
+    alpha: float = Field(default=20.0, gt=0)
+    d: int | None = Field(default=None, ge=2)
+    overlap: float | None = Field(default=None, gt=-1, lt=1)
+    tolerance: float = Field(default=1e-6, gt=0, lt=0.1)
+
+    @pydantic.model_validator(mode="after")
+    def _one_start(self) -> "Solve":
+        if (self.d is None) == (self.overlap is None):
+            raise ValueError("give either d, for random starts, or overlap, for students with that overlap each")
+        return self
+
+
+class FixedPoints(_Checked):
+    """Find the fixed points of the ODE from `starts` random starts."""
+
+    name: Literal["fixed_points"]
+    starts: int = Field(default=256, ge=1)
+
+
+class MeanField(_Checked):
+    """Solve the mean-field theory of reused data up to `time`, from students with overlap `overlap`."""
+
+    name: Literal["dmft"]
+    time: float = Field(default=1.0, gt=0)
+    overlap: float = Field(default=0.1, gt=-1, lt=1)
+    error: float = Field(default=0.01, gt=0)
+    paths: int = Field(default=8_192, ge=2)
+    most_populations: int = Field(default=32, ge=2)
+    flow: bool = True
+
+
+class Analysis(_Checked):
+    """Any public analysis whose result has numbers as attributes; `quantities` names those to keep."""
+
+    name: Literal["analysis"]
+    of: Literal["best_learning_rate", "check", "exit_time", "plateau"]
+    quantities: list[str] = Field(min_length=1)
+    settings: Settings = {}
+
+
+class Function(_Checked):
+    """A function of your own by its import path, `package.module:name`; it returns a dict with the `quantities`."""
+
+    name: Literal["function"]
+    function: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+    quantities: list[str] = Field(min_length=1)
+    settings: Settings = {}
+    vectorised: bool = False
+
+
+Computation = Annotated[
+    ExitTime | Simulate | Solve | FixedPoints | MeanField | Analysis | Function, Field(discriminator="name")
+]
+
+
+class Refinement(_Checked):
+    """Compute cells where a quantity changes, until the change is located to a fraction of every axis."""
+
+    quantity: str
+    resolution: float = Field(default=0.02, gt=0, lt=0.5)
+    most_cells: int = Field(default=4_096, ge=16, le=10**6)
+    cells_per_round: int = Field(default=64, ge=1)
+
+
+class Description(_Checked):
+    """The fields of a study; see [`Study`]."""
+
+    problem: Settings
+    algorithm: Settings
+    axes: dict[str, Axis] = Field(min_length=1)
+    compute: Computation
+    title: str = ""
+    runs: int = Field(default=1, ge=1, le=10**6)
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    target_error: float | None = Field(default=None, gt=0)
+    most_runs: int | None = Field(default=None, ge=1)
+    cells_per_task: int | None = Field(default=None, ge=1)
+    timeout: float | None = Field(default=None, gt=0)
+    refine: Refinement | None = None
+
+    @pydantic.field_validator("problem", "algorithm", mode="before")
+    @classmethod
+    def _named(cls, settings: Any) -> Any:
+        if not isinstance(settings, dict) or not isinstance(settings.get("name"), str):
+            raise ValueError("give the name of it, such as PhaseRetrieval or OnlineSGD, and its arguments")
+        return {name: _plain(value) for name, value in settings.items()}
+
+    @pydantic.field_validator("axes", mode="before")
+    @classmethod
+    def _numbers(cls, axes: Any) -> Any:
+        return {name: _plain(axis) for name, axis in axes.items()} if isinstance(axes, dict) else axes
+
+    @pydantic.model_validator(mode="after")
+    def _fits(self) -> "Description":
+        settings = set(type(self.compute).model_fields) - {"name"}
+        if isinstance(self.compute, Analysis | Function):
+            settings = set(self.compute.settings)
+        for name in self.axes:
+            home, _, argument = name.rpartition(".")
+            if home not in ("problem", "algorithm", "") or not argument.isidentifier() or argument == "name":
+                raise ValueError(f"axis {name} was given; name it problem.<argument>, algorithm.<argument> or d")
+            if not home and argument not in settings:
+                raise ValueError(f"axis {name} is no setting of {self.compute.name}, which has {sorted(settings)}")
+        if self.refine is None and self.number_of_cells > _MOST_CELLS:
+            raise ValueError(
+                f"the axes have {self.number_of_cells:.3g} cells; at most {_MOST_CELLS:.0e} can be told apart"
+            )
+        if self.target_error is not None and self.most_runs is None:
+            raise ValueError("target_error was given; say with most_runs at how many runs a cell is given up")
+        if self.refine is not None and not (
+            len(self.axes) <= 3 and all(isinstance(axis, Grid) for axis in self.axes.values())
+        ):
+            raise ValueError("refine needs one to three axes, each with from and to")
+        return self
+
+    @property
+    def number_of_cells(self) -> int:
+        """How many cells the grid has."""
+        return int(np.prod([len(axis_values(axis)) for axis in self.axes.values()], dtype=object))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The description as plain data, with every default in place."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+def axis_values(axis: Axis) -> "list[Value] | np.ndarray":
+    """The values along an axis."""
+    return axis.at(np.linspace(0.0, 1.0, axis.points)) if isinstance(axis, Grid) else axis
+
+
+def checked(fields: Any, model: type[Description]) -> Description:
+    """A description from plain data, or an error in words."""
+    if not isinstance(fields, dict):
+        raise InvalidInput("A study file holds names and values: problem, algorithm, axes, compute, ...")
+    try:
+        return model.model_validate(fields)
+    except pydantic.ValidationError as error:
+        raise InvalidInput(in_words(error)) from error
+
+
+def in_words(error: pydantic.ValidationError) -> str:
+    """What is wrong with a description."""
+    lines = []
+    for problem in error.errors(include_url=False, include_context=False):
+        # Pydantic names the alternatives of an axis as well, which the user has not.
+        where = ".".join(str(part) for part in problem["loc"] if part != "Grid" and "[" not in str(part))
+        shown = problem["type"] != "missing" and not isinstance(problem["input"], dict)
+        given = f" (given: {problem['input']!r:.60})" if shown else ""
+        lines.append(f"{where or 'study'}: {problem['msg'].removeprefix('Value error, ')}{given}")
+    return "The study is not well stated.\n  " + "\n  ".join(dict.fromkeys(lines))
+
+
+def read(path: str | Path) -> Any:
+    """The plain data of a study file; no code in it is run."""
+    path = Path(path)
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise InvalidInput(f"{path} has {path.stat().st_size:,} bytes; a study file is a page.")
+        return yaml.load(path.read_text(), Loader=_PlainLoader)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path} is no YAML that a study can be read from: {error}") from error
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """YAML without aliases, by which a small file can stand for a huge one, and without repeated names."""
+
+    def compose_node(self, parent, index):
+        if self.check_event(yaml.events.AliasEvent):
+            raise yaml.YAMLError("aliases are not read")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node, deep=False):
+        names = [name.value for name, _ in node.value]
+        if repeated := {name for name in names if names.count(name) > 1}:
+            raise yaml.YAMLError(f"{', '.join(sorted(repeated))} is given twice")
+        return super().construct_mapping(node, deep=deep)
+
+
+def _plain(value: Any) -> Any:
+    """Words that are numbers as numbers."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return float(value) if isinstance(value, str) and _FLOAT.fullmatch(value) else value

@@ -1,0 +1,76 @@
+"""How far a study is: a bar in a terminal, a line now and then elsewhere."""
+
+import sys
+import time
+from typing import Any
+
+_EVERY = 10.0  # seconds between two lines
+
+
+class Progress:
+    """Cells done, the rate, and the time left; all of it on the error stream."""
+
+    def __init__(self, cells: int, done: int, *, shown: bool = True):
+        self.total, self.done, self.before = cells, done, done
+        self.troubles = 0
+        self.began = self.last = time.monotonic()
+        self.shown = shown
+        self.bar: Any = None
+
+    def __enter__(self) -> "Progress":
+        if self.shown and sys.stderr.isatty():
+            from rich import progress
+            from rich.console import Console
+
+            self.bar = progress.Progress(
+                progress.BarColumn(),
+                progress.TaskProgressColumn(),
+                progress.MofNCompleteColumn(),
+                progress.TextColumn("cells, {task.fields[rate]}"),
+                progress.TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
+            self.task = self.bar.add_task("", total=self.total, completed=self.done, rate="")
+            self.bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+        elif self.shown:
+            print(self.line(), file=sys.stderr, flush=True)
+
+    def add(self, cells: int, troubles: int = 0) -> None:
+        """Some more cells are done; `troubles` of them failed or took too long."""
+        self.done += cells
+        self.troubles += troubles
+        if self.bar is not None:
+            self.bar.update(self.task, completed=self.done, rate=self._rate_words())
+        elif self.shown and time.monotonic() - self.last > _EVERY:
+            self.last = time.monotonic()
+            print(self.line(), file=sys.stderr, flush=True)
+
+    def line(self) -> str:
+        """Where it is, in words."""
+        words = f"{self.done:,} of {self.total:,} cells ({self.done / max(self.total, 1):.1%}), {self._rate_words()}"
+        if self.rate > 0 and self.done < self.total:
+            words += f", {duration((self.total - self.done) / self.rate)} left"
+        return words
+
+    @property
+    def rate(self) -> float:
+        """Cells in a second, since it began."""
+        return (self.done - self.before) / max(time.monotonic() - self.began, 1e-9)
+
+    def _rate_words(self) -> str:
+        troubles = f", {self.troubles} failed" if self.troubles else ""
+        return f"{self.rate:.3g} cells/s{troubles}"
+
+
+def duration(seconds: float) -> str:
+    """A time in words."""
+    if seconds < 90:
+        return f"{seconds:.3g} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"

@@ -1,0 +1,118 @@
+"""Simulation of many cells at once: all runs of all cells in the lanes of one compiled loop."""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from ..algorithms import OnlineSGD
+from ..problems import Problem
+from ..simulation import exact
+from ..simulation.devices import on_each, spread
+from ..simulation.loop import Loop
+from ..state import State
+from ..trajectory import Outcome
+
+_BLOCK = 128  # as in `simulate`: steps whose random numbers are drawn together
+_LANES = 128
+_FOREVER = np.iinfo(np.int64).max
+
+
+class Run(eqx.Module):
+    """A run in its lane: unlike in `simulate`, it brings its own problem and algorithm."""
+
+    state: State
+    problem: Problem
+    algorithm: OnlineSGD
+    level: Float[Array, ""]  # of the risk, at which it has left
+    seen: "Seen"
+
+
+class Seen(eqx.Module):
+    """What is looked at and kept of a run: how far the risk is below the level, the overlap, and the steps left."""
+
+    below: Float[Array, "*runs"]
+    squared_overlap: Float[Array, "*runs"]
+    steps_left: Int[Array, "*runs"]
+
+
+class Job(eqx.Module):
+    """Runs of cells, as arrays: problems, algorithms, levels and steps by cell, starts and keys by run."""
+
+    problems: Problem
+    algorithms: OnlineSGD
+    levels: Float[Array, " cells"]
+    steps: Int[Array, " cells"]
+    starts: State
+    keys: Any
+
+
+def simulate_cells(job: Job, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """All runs to their end: outcome, alpha of the end, risk below the level and squared overlap, (cells, runs) each.
+
+    A run ends when its risk has fallen to the level of its cell, diverges, or has made the steps of its cell.
+    """
+    cells = job.levels.shape[0]
+    devices = jax.devices()
+    devices = devices[: math.gcd(cells, len(devices))]
+    outcome, ended, seen = _simulate(spread(job, devices), jnp.asarray(d, float), devices)
+    shape = (cells, -1)
+    batch = job.algorithms.batch_size
+    return (
+        np.asarray(outcome).reshape(shape),
+        np.asarray(ended).reshape(shape) * batch / d,
+        np.asarray(seen.below).reshape(shape),
+        np.asarray(seen.squared_overlap).reshape(shape),
+    )
+
+
+@eqx.filter_jit
+def _simulate(job: Job, d: Float[Array, ""], devices: list):
+    arrays, rest = eqx.partition(job, eqx.is_array)
+    return on_each(lambda arrays, d: _on_device(eqx.combine(arrays, rest), d), devices, runs=1, shared=1)(arrays, d)
+
+
+def _on_device(job: Job, d: Float[Array, ""]):
+    cells, runs = job.levels.shape[0], job.keys.shape[0]
+    each = runs // cells
+    first = jax.tree.map(lambda leaf: leaf[0], (job.problems, job.algorithms))
+    batch = job.algorithms.batch_size
+
+    def see(problem, state, level, steps_left):
+        return Seen(level - problem.risk(state), jnp.sum(state.M**2), steps_left)
+
+    def load(run):
+        problem, algorithm, level, steps = jax.tree.map(
+            lambda leaf: leaf[run // each], (job.problems, job.algorithms, job.levels, job.steps)
+        )
+        state = jax.tree.map(lambda leaf: leaf[run], job.starts)
+        return Run(state, problem, algorithm, level, see(problem, state, level, steps))
+
+    def advance(run, draws, step):
+        state, bounded = exact.advance(run.problem, run.algorithm, run.state, draws, d, step * batch / d)
+        seen = see(run.problem, state, run.level, run.seen.steps_left - 1)
+        return Run(state, run.problem, run.algorithm, run.level, seen), bounded
+
+    loop = Loop(
+        load=load,
+        draw=lambda key: exact.draw(key, first[0], _BLOCK, batch, d),
+        advance=advance,
+        observe=lambda run: run.seen,
+        stop=lambda seen: jnp.where(seen.steps_left <= 0, 1.0, seen.below),
+        keys=job.keys,
+        # Every run ends by itself; this is where the last one does, at the latest.
+        save_steps=jnp.max(job.steps)[None],
+        block=_BLOCK,
+    )
+    begun = jax.vmap(lambda run: load(run).seen)(jnp.arange(runs))
+    _, results = loop.iterate(*loop.start(min(_LANES, runs), begun), jnp.asarray(_FOREVER))
+    return results.outcome, results.ended, jax.tree.map(lambda leaf: leaf[:, 0], results.saved)
+
+
+def has_left(outcome: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """Which runs ended because their risk fell to the level."""
+    return (outcome != Outcome.DIVERGED) & (below >= 0)

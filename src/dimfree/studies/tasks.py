@@ -1,0 +1,133 @@
+"""What a worker does with a task: compute its cells, write them, say that it is done."""
+
+import functools
+import os
+import socket
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from .cells import Cells, cells_per_task, is_vectorised
+from .computations import compute
+from .description import Description, checked
+from .quantities import quantities
+from .store import Status, Store, versions
+
+HUNG = 17  # exit code of a worker that gave up on a cell
+
+
+@functools.lru_cache(maxsize=8)
+def _description(text: str) -> Description:
+    import json
+
+    return checked(json.loads(text), Description)
+
+
+def run_task(text: str, url: str, cells: Cells, *, may_exit: bool) -> dict[str, Any]:
+    """Compute a task and write it to the store; what it returns is small, because results are in the store.
+
+    **Arguments:**
+
+    - `text`: the description, as JSON: plain data, so that no code travels.
+    - `url`: of the store.
+    - `cells`: what to compute.
+    - `may_exit`: whether the process may end itself when a cell takes too long. Its supervisor starts another one,
+      which leaves out that cell.
+    """
+    description, store = _description(text), Store(url)
+    late = store.timeouts(cells.task) if description.timeout is not None else set()
+    skip = frozenset(position for position, index in enumerate(cells.index.tolist()) if index in late)
+    began = time.perf_counter()
+    found: dict[str, np.ndarray] = {}
+    errors: dict[int, str] = {}
+    if not (is_vectorised(description) and len(skip) == len(cells)):
+        with _Watch(description, store, cells, may_exit) as watch:
+            found, errors = compute(description, cells, size=cells_per_task(description), skip=skip, watch=watch.at)
+    results = _arrays(description, cells, found, errors, skip)
+    store.write(cells, results)
+    record = {
+        "task": cells.task,
+        "cells": len(cells),
+        "seconds": round(time.perf_counter() - began, 3),
+        "failed": {str(int(cells.index[position])): words for position, words in errors.items()},
+        "timed_out": sorted(late),
+        "host": socket.gethostname(),
+        "finished": time.time(),
+        "dimfree": versions()["dimfree"],
+    }
+    store.mark_done(cells.task, record)
+    return record
+
+
+def _arrays(
+    description: Description,
+    cells: Cells,
+    found: dict[str, np.ndarray],
+    errors: dict[int, str],
+    skip: frozenset[int],
+) -> dict[str, np.ndarray]:
+    """An array for each quantity of the store."""
+    status = np.full(len(cells), Status.COMPUTED, np.uint8)
+    status[list(errors)] = Status.FAILED
+    status[list(skip)] = Status.TIMED_OUT
+    results = {}
+    for quantity in quantities(description):
+        if quantity.name == "status":
+            results["status"] = status
+        elif description.refine is not None and quantity.name in cells.values:
+            results[quantity.name] = np.asarray(cells.values[quantity.name], float)
+        else:
+            values = np.array(found.get(quantity.name, np.full(len(cells), quantity.fill)), quantity.dtype)
+            values[status != Status.COMPUTED] = quantity.fill
+            results[quantity.name] = values
+    return results
+
+
+class _Watch:
+    """Ends the process when a cell (or, computed together, all cells of a task) takes longer than it may.
+
+    A computation cannot be stopped from outside within its process. So the cell is written down as one that took too
+    long, and the process ends.
+    """
+
+    def __init__(self, description: Description, store: Store, cells: Cells, may_exit: bool):
+        self.seconds = description.timeout if may_exit else None
+        self.together = is_vectorised(description)
+        self.store, self.cells = store, cells
+        self.timer: threading.Timer | None = None
+
+    def __enter__(self) -> "_Watch":
+        if self.together:
+            self._begin(range(len(self.cells)))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop()
+
+    def at(self, position: int) -> None:
+        """A cell begins."""
+        self._stop()
+        self._begin([position])
+
+    def _stop(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def _begin(self, positions: Any) -> None:
+        if self.seconds is None:
+            return
+        self.timer = threading.Timer(self.seconds, self._give_up, args=(list(positions),))
+        self.timer.daemon = True
+        self.timer.start()
+
+    def _give_up(self, positions: list[int]) -> None:
+        assert self.seconds is not None
+        for position in positions:
+            self.store.mark_timeout(self.cells.task, int(self.cells.index[position]), self.seconds)
+        _exit_process()
+
+
+def _exit_process() -> None:
+    os._exit(HUNG)
