@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from .simulation import random_state, simulate, simulate_reused
     from .solving import MeanFieldSolution, dmft, solve
     from .state import State, WideState
+    from .state import State
+    from .studies import Study, open_study
     from .trajectory import Outcome, Trajectory
 
 __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API reference)
@@ -133,6 +135,8 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "solution_manifold_dimension",
     "degrees_of_freedom",
     "late_risk",
+    "Study",
+    "open_study",
     "reproduce",
     "Reproduction",
     "claims",
@@ -192,6 +196,8 @@ _HOMES = {
     ),
     "papers": ("Claim", "Reproduction", "claims", "reproduce"),
     "state": ("State", "WideState"),
+    "state": ("State",),
+    "studies": ("Study", "open_study"),
     "simulation": ("random_state", "simulate", "simulate_reused"),
     "limits": (
         "RescaledLimit",

@@ -1,4 +1,4 @@
-"""The command line: solve, check, reproduce, doctor.
+"""The command line: solve, check, study, reproduce, doctor.
 
 Nothing heavy is imported before it is needed, so that `dimfree --help` answers at once.
 """
@@ -18,7 +18,7 @@ import typer
 
 import dimfree
 
-from . import examination
+from . import cli_study, examination
 
 if TYPE_CHECKING:
     from .algorithms import OnlineSGD
@@ -33,6 +33,8 @@ app = typer.Typer(
     rich_markup_mode=None,  # Rich is for the tables: importing it would double the time of --help
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.add_typer(cli_study.app, name="study")
 
 _SHOWN = 9  # times in the table of `solve`
 

@@ -10,7 +10,20 @@ import platform
 import shutil
 from typing import Any
 
-EXTRAS = {"netcdf": ("h5netcdf", "h5py")}
+EXTRAS = {
+    "netcdf": ("h5netcdf", "h5py"),
+    "cluster": (
+        "adaptive",
+        "cryptography",
+        "dask",
+        "dask_jobqueue",
+        "distributed",
+        "psutil",
+        "pydantic",
+        "yaml",
+        "zarr",
+    ),
+}
 _PACKAGES = ("jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
 
 
