@@ -160,7 +160,7 @@ def _is_logarithmic(values: np.ndarray) -> bool:
     if values.dtype.kind not in "if" or len(values) < 3 or values.min() <= 0:
         return False
     steps = np.diff(np.log(values))
-    return bool(np.ptp(steps) < 1e-6 * np.abs(steps).max()) and values.max() > 3 * values.min()
+    return bool(np.ptp(steps) < 1e-6 * np.abs(steps).max() and values.max() > 3 * values.min())
 
 
 def _one_colour(colour: str) -> Any:

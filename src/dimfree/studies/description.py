@@ -1,5 +1,6 @@
 """What a study is: a description that a file holds, checked before anything runs."""
 
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -191,7 +192,7 @@ class Description(_Checked):
     @property
     def number_of_cells(self) -> int:
         """How many cells the grid has."""
-        return int(np.prod([len(axis_values(axis)) for axis in self.axes.values()], dtype=object))
+        return math.prod(axis.points if isinstance(axis, Grid) else len(axis) for axis in self.axes.values())
 
     def to_dict(self) -> dict[str, Any]:
         """The description as plain data, with every default in place."""

@@ -141,7 +141,7 @@ class _Rush:
         self.under_way: dict[str, Cells] = {}
         self.submits: dict[int, int] = {}
         self.late: dict[int, int] = {}
-        self.results = as_completed(with_results=False, raise_errors=False)
+        self.results = as_completed(loop=client.loop, with_results=False, raise_errors=False)
 
     def all(self) -> None:
         """Until all are done, or have failed."""

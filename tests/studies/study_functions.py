@@ -1,0 +1,30 @@
+"""Functions that studies in these tests call by import path, in processes of their own."""
+
+import time
+
+import jax
+import numpy as np
+
+
+def draw(problem, algorithm, *, key, pause=0.0):
+    """Numbers that depend on the cell's key and values only, after a pause."""
+    time.sleep(pause)
+    numbers = np.asarray(jax.random.normal(key, (1_000,)))
+    return {"mean": numbers.mean() + float(problem.noise), "largest": numbers.max() * float(algorithm.learning_rate)}
+
+
+def trouble(problem, algorithm, *, key):
+    """Fails in one cell, does not end in another, and is not a number in a third."""
+    cell = round(float(problem.noise))
+    if cell == 2:
+        raise ArithmeticError("no such number")
+    while cell == 5:
+        time.sleep(0.1)
+    return {"value": np.nan if cell == 7 else float(cell)}
+
+
+def step(problem, algorithm, *, key):
+    """One below a curve, zero above it."""
+    import jax.numpy as jnp
+
+    return {"phase": jnp.where(algorithm.learning_rate < 2 / (12 + problem.noise), 1.0, 0.0)}

@@ -1,0 +1,193 @@
+"""What a study computes in a cell is what the library computes for that problem alone."""
+
+import json
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+import dimfree
+from dimfree.studies.cells import Layout
+from dimfree.studies.computations import cell_keys, compute
+from dimfree.studies.description import Description, checked
+from dimfree.studies.quantities import averages, fraction
+
+AXES = {"algorithm.learning_rate": [0.05, 0.12], "problem.noise": [0, 1.5]}
+
+
+def study(**fields) -> Description:
+    base = {
+        "problem": {"name": "PhaseRetrieval"},
+        "algorithm": {"name": "OnlineSGD", "sphere": True},
+        "axes": AXES,
+        "compute": {"name": "exit_time", "d": 40, "alpha": 12.0, "threshold": 0.2},
+        "runs": 6,
+    }
+    return checked(base | fields, Description)
+
+
+def test_exit_times_of_all_cells_are_those_of_simulate_one_by_one():
+    description = study()
+    cells = Layout(description).task(0)
+    found, errors = compute(description, cells, size=len(cells))
+    assert not errors
+    keys = cell_keys(description, cells)
+    for position in range(len(cells)):
+        values = cells.at(position)
+        problem = dimfree.PhaseRetrieval(noise=values["problem.noise"])
+        sgd = dimfree.OnlineSGD(values["algorithm.learning_rate"], sphere=True)
+        start_key, run_key = jax.random.split(jax.random.fold_in(keys[position], 0))
+        starts = jax.vmap(lambda key, problem=problem: dimfree.random_state(problem, 40, key=key))(
+            jax.random.split(start_key, 6)
+        )
+        # On the sphere the plateau of one student has no overlap: risk 2 above that of the noise.
+        level = problem.noise / 2 + 0.8 * 2.0
+        runs = dimfree.simulate(
+            problem,
+            sgd,
+            starts,
+            40,
+            np.array([0.0, 12.0]),
+            runs=6,
+            key=run_key,
+            stop=lambda state, problem=problem, level=level: level - problem.risk(state),
+        )
+        left = np.asarray(runs.outcome) == dimfree.Outcome.STOPPED
+        assert found["left"][position] == left.mean()
+        np.testing.assert_allclose(found["exit_time"][position], np.asarray(runs.stopped_at)[left].mean(), rtol=1e-12)
+    assert found["left"].min() > 0
+    assert found["left"].min() < 1  # both kinds of runs were compared
+
+
+def test_simulate_and_solve_agree_with_the_library():
+    solved = study(
+        compute={"name": "solve", "alpha": 8.0, "overlap": 0.3, "tolerance": 1e-8},
+        axes=AXES | {"problem.width": [1, 2]},
+        runs=1,
+    )
+    layout = Layout(solved)
+    assert layout.tile == (2, 2, 1)  # widths are compiled apart
+    for task in range(layout.number_of_tasks):
+        cells = layout.task(task)
+        found, errors = compute(solved, cells, size=len(cells))
+        assert not errors
+        assert set(found) == {"risk", "squared_overlap", "diverged"}
+        for position in (0, 3):
+            values = cells.at(position)
+            width = values["problem.width"]
+            problem = dimfree.PhaseRetrieval(width, values["problem.noise"])
+            sgd = dimfree.OnlineSGD(values["algorithm.learning_rate"], sphere=True)
+            start = dimfree.State(Q=np.eye(width), M=0.3 * np.eye(width, 1))
+            theory = dimfree.solve(dimfree.ode(problem, sgd), start, 8.0)
+            np.testing.assert_allclose(found["risk"][position], theory.risk[-1], rtol=1e-6)
+            np.testing.assert_allclose(found["squared_overlap"][position], (theory.final.M**2).sum(), rtol=1e-6)
+
+
+def test_further_runs_are_made_until_the_error_is_small_and_only_where_it_is_not():
+    description = study(target_error=0.1, most_runs=60, axes={"algorithm.learning_rate": [0.001, 0.03, 0.1]})
+    cells = Layout(description).task(0)
+    found, _ = compute(description, cells, size=3)
+    assert found["runs"].min() < found["runs"].max()
+    enough = found["left_error"] <= 0.1
+    assert (enough | (found["runs"] == 60)).all()
+    # The first round is the one that a study without target makes.
+    first, _ = compute(study(axes={"algorithm.learning_rate": [0.001, 0.03, 0.1]}), cells, size=3)
+    same = found["runs"] == 6
+    np.testing.assert_array_equal(found["left"][same], first["left"][same])
+
+
+def test_a_cell_does_not_depend_on_the_cells_beside_it():
+    description = study()
+    layout = Layout(description)
+    whole = layout.task(0)
+    together, _ = compute(description, whole, size=len(whole))
+    corner = layout.cells({name: np.array([1]) for name in layout.names})
+    alone, _ = compute(description, corner, size=1)
+    for name, values in alone.items():
+        np.testing.assert_allclose(values[0], together[name][-1], rtol=1e-12)
+
+
+def test_a_cell_without_a_plateau_fails_in_words_and_the_other_does_not():
+    description = study(
+        problem={"name": "TwoLayer", "width": 1},
+        algorithm={"name": "OnlineSGD", "learning_rate": 0.1, "sphere": True},
+        axes={"problem.activation": ["erf", "he2"]},
+    )
+    layout = Layout(description)
+    _, errors = compute(description, layout.task(0), size=1)
+    assert "There is no plateau" in errors[0]
+    found, errors = compute(description, layout.task(1), size=1)
+    assert not errors
+    assert np.isfinite(found["left"]).all()
+
+
+@pytest.mark.slow
+def test_analyses_cell_by_cell():
+    points = study(compute={"name": "fixed_points", "starts": 16}, axes={"algorithm.learning_rate": [0.1, 0.2]}, runs=1)
+    found, errors = compute(points, Layout(points).task(0), size=1)
+    assert not errors
+    assert found["stable_components"][0] == 2  # the two signs of the teacher, below 1/6
+    best = study(
+        compute={
+            "name": "analysis",
+            "of": "best_learning_rate",
+            "quantities": ["learning_rate", "stable_below"],
+            "settings": {"d": 1_000},
+        },
+        algorithm={"name": "OnlineSGD", "sphere": True, "learning_rate": 0.05},
+        axes={"problem.noise": [0.0, 4.0]},
+        runs=1,
+        cells_per_task=2,
+    )
+    found, errors = compute(best, Layout(best).task(0), size=2)
+    assert not errors
+    np.testing.assert_allclose(found["stable_below"], [2 / 12, 2 / 16], rtol=2e-3)
+    mean_field = study(
+        compute={"name": "dmft", "time": 0.2, "overlap": 0.8, "paths": 1024, "error": 0.05},
+        algorithm={"name": "GradientDescent", "learning_rate": 0.01, "sphere": True},
+        axes={"algorithm.samples_per_dimension": [2.0]},
+        runs=1,
+    )
+    found, errors = compute(mean_field, Layout(mean_field).task(0), size=1)
+    assert not errors
+    assert found["overlap"][0] > 0.8
+
+
+def test_averages_leave_out_what_is_not_finite():
+    found = averages({"a": np.array([[1.0, 3.0, np.inf], [np.nan, np.nan, np.nan]])})
+    np.testing.assert_allclose(found["a"], [2.0, np.nan])
+    np.testing.assert_allclose(found["a_error"], [1.0, np.nan])
+    mean, error = fraction(np.array([[True] * 14, [True] * 7 + [False] * 7]))
+    np.testing.assert_allclose(mean, [1.0, 0.5])
+    np.testing.assert_allclose(error, [np.sqrt(15 / 17) / 16, 8 / np.sqrt(17) / 16])
+
+
+def test_many_devices_share_a_task():
+    code = """
+import os, json
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count={devices}"
+import jax
+from dimfree.studies.cells import Layout
+from dimfree.studies.computations import compute
+from dimfree.studies.description import Description, checked
+assert len(jax.devices()) == {devices}
+description = checked(json.loads({text!r}), Description)
+found, _ = compute(description, Layout(description).task(0), size=4)
+print(json.dumps({{name: values.tolist() for name, values in found.items()}}))
+"""
+    text = json.dumps(study().to_dict())
+    one, four = (
+        json.loads(
+            subprocess.run(
+                [sys.executable, "-c", code.format(devices=devices, text=text)],
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+        )
+        for devices in (1, 4)
+    )
+    for name in one:
+        np.testing.assert_allclose(one[name], four[name], rtol=1e-12)
