@@ -23,6 +23,7 @@ from .tasks import run_task
 
 _RETRIES = 2  # of a task that raised
 _RESUBMITS = 2  # of a task whose workers died
+_COUNT_EVERY = 10.0  # seconds between two counts of the workers
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -141,6 +142,7 @@ class _Rush:
         self.under_way: dict[str, Cells] = {}
         self.submits: dict[int, int] = {}
         self.late: dict[int, int] = {}
+        self.most, self.counted = 16, -_COUNT_EVERY
         self.results = as_completed(loop=client.loop, with_results=False, raise_errors=False)
 
     def all(self) -> None:
@@ -155,8 +157,10 @@ class _Rush:
 
     def _fill(self) -> None:
         """Keep workers busy, and no more: a study has more tasks than a scheduler should hold."""
-        most = max(16, 4 * len(cast(dict, self.client.ncores())))
-        while len(self.under_way) < most and (cells := next(self.tasks, None)) is not None:
+        if time.monotonic() - self.counted > _COUNT_EVERY:
+            self.most = max(16, 4 * len(cast(dict, self.client.ncores())))
+            self.counted = time.monotonic()
+        while len(self.under_way) < self.most and (cells := next(self.tasks, None)) is not None:
             self._submit(cells)
 
     def _submit(self, cells: Cells) -> None:

@@ -13,7 +13,9 @@ from .progress import duration
 from .quantities import quantities
 
 _GROUPS = 3  # sets of cells that are timed; each is compiled for itself
-_CELLS = 16  # of each
+_CELLS = 16  # of each, where cells are computed together...
+_FEW = 3  # ... and where they are not
+_BRIEF = 0.3  # seconds of a measurement that is too short to tell
 _LONG = 60.0  # seconds of a task above which it is too large: so much is lost with a worker
 _SHORT = 0.3  # seconds below which handing it out costs more than a few percent
 
@@ -77,16 +79,11 @@ def plan(description: Description) -> Plan:
         cells = refine.most_cells
         tasks = -(-cells // size)
     width = sum(np.dtype(quantity.dtype).itemsize for quantity in quantities(description))
-    compiling, seconds, probed = 0.0, 0.0, 0
-    for group in _probes(layout):
-        times = []
-        for _ in range(2 if is_vectorised(description) else 1):
-            began = time.perf_counter()
-            compute(description, group, size=len(group))
-            times.append(time.perf_counter() - began)
-        compiling += times[0] - times[-1]
-        seconds += times[-1]
-        probed += len(group)
+    number = _CELLS if is_vectorised(description) else _FEW
+    compiling, seconds, probed = _timed(layout, number)
+    if is_vectorised(description) and seconds < _BRIEF and size > number:
+        # Most of it was the cost of a call: time what a task is.
+        compiling, seconds, probed = _timed(layout, size)
     return Plan(
         cells=cells,
         tasks=tasks,
@@ -100,21 +97,32 @@ def plan(description: Description) -> Plan:
     )
 
 
-def _probes(layout: Layout) -> list[Cells]:
+def _timed(layout: Layout, number: int) -> tuple[float, float, int]:
+    """Seconds to compile, seconds to compute, and how many cells were computed."""
+    compiling, seconds, probed = 0.0, 0.0, 0
+    for group in _probes(layout, number):
+        times = []
+        for _ in range(2 if is_vectorised(layout.description) else 1):
+            began = time.perf_counter()
+            compute(layout.description, group, size=len(group))
+            times.append(time.perf_counter() - began)
+        compiling += times[0] - times[-1]
+        seconds += times[-1]
+        probed += len(group)
+    return compiling, seconds, probed
+
+
+def _probes(layout: Layout, number: int) -> list[Cells]:
     """A few sets of cells, evenly over the grid; those of a set can be computed together."""
-    vectorised = is_vectorised(layout.description)
     fixed = [name for name in layout.names if name not in layout.numbers]
+    free = [name for name in layout.names if name in layout.numbers]
     choices = list(itertools.product(*(range(len(layout.axes[name])) for name in fixed)))
     chosen = {choices[i] for i in np.linspace(0, len(choices) - 1, min(_GROUPS, len(choices))).round().astype(int)}
     groups = []
     for choice in sorted(chosen):
-        free = [len(layout.axes[name]) for name in layout.names if name not in fixed]
-        total = int(np.prod(free, dtype=object)) if free else 1
-        number = min(_CELLS if vectorised else _GROUPS, total)
-        # The golden ratio fills the second and further axes evenly, however long the first is.
-        evenly = [(np.arange(number) + 0.5) / number] + [np.arange(number) * 0.618**i % 1 for i in range(1, len(free))]
-        spots = [(part * length).astype(int) for part, length in zip(evenly, free, strict=False)]
         at = {name: np.full(number, index) for name, index in zip(fixed, choice, strict=True)}
-        at |= dict(zip((name for name in layout.names if name not in fixed), spots, strict=True))
+        # The golden ratio fills the second and further axes evenly, however long the first is.
+        evenly = [(np.arange(number) + 0.5) / number, *(np.arange(number) * 0.618**i % 1 for i in range(1, len(free)))]
+        at |= {name: (part * len(layout.axes[name])).astype(int) for name, part in zip(free, evenly, strict=False)}
         groups.append(layout.cells(at))
     return groups

@@ -2,6 +2,7 @@
 
 import datetime
 import enum
+import functools
 import hashlib
 import importlib.metadata
 import platform
@@ -231,6 +232,7 @@ def shape_of(description: Description) -> tuple[tuple[int, ...], tuple[int, ...]
     return layout.shape, layout.tile, layout.names
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """What computes here."""
     packages = {name: importlib.metadata.version(name) for name in ("dimfree", "jax", "numpy", "zarr", "distributed")}
