@@ -24,10 +24,10 @@ def learning_boundary(noise: np.ndarray) -> np.ndarray:
     return 2 / (12 + noise)
 
 
-def waiting_boundary(noise: float, settings: dict, *, fast: bool) -> float:
-    """The learning rate at which the mean exit time, by formula (noise included), is as long as the study waits.
+def waiting_boundary(noise: float, settings: dict) -> float:
+    """The small learning rate at which the mean exit time, by formula (noise included), is as long as the study waits.
 
-    There are two: slow learning at small rates, and the slowing down at the boundary of learning (`fast`).
+    At the boundary of learning the formula, which is for large d, does not hold: noise alone takes runs out there.
     """
 
     def excess(rate: float) -> float:
@@ -36,18 +36,10 @@ def waiting_boundary(noise: float, settings: dict, *, fast: bool) -> float:
         times = dimfree.exit_time(
             problem, sgd, settings["d"], settings["threshold"], key=jax.random.key(0), methods=("closed_form",)
         )
-        return np.log(times.closed_form.dressed / settings["alpha"])
+        return times.closed_form.dressed - settings["alpha"]
 
-    end = learning_boundary(noise)
-    grid = end * np.linspace(0.02, 0.995, 25)
-    values = np.array([excess(rate) for rate in grid])
-    best = int(values.argmin())
-    if values[best] >= 0:
-        return np.nan
-    bracket = (grid[best], grid[-1]) if fast else (grid[0], grid[best])
-    if excess(bracket[1] if fast else bracket[0]) < 0:
-        return bracket[1] if fast else np.nan
-    return optimize.brentq(excess, *bracket, xtol=1e-5)
+    end = 0.5 * learning_boundary(noise)  # the rate that leaves soonest
+    return optimize.brentq(excess, 0.05 * end, end, xtol=1e-5) if excess(end) < 0 else np.nan
 
 
 def crossings(rates: np.ndarray, left: np.ndarray, level: float = 0.5) -> tuple[float, float]:
@@ -65,25 +57,25 @@ def main(store: str, picture: Path) -> None:
     data = dimfree.open_study(store)
     settings = yaml.safe_load(data.attrs["study"])["compute"]
     noise = np.linspace(0.0, float(data["problem.noise"].max()), 25)
-    slow, fast = (np.array([waiting_boundary(each, settings, fast=side) for each in noise]) for side in (False, True))
-    around = np.concatenate([slow, fast[::-1]])
     lines = {
         r"learning ends: $2 / (12 + \mathrm{noise})$": (learning_boundary(noise), noise),
-        rf"mean exit time = {settings['alpha']:g} (formula)": (around, np.concatenate([noise, noise[::-1]])),
+        rf"mean exit time = {settings['alpha']:g} (formula)": (
+            [waiting_boundary(each, settings) for each in noise],
+            noise,
+        ),
     }
     axes = dimfree.plot.phase_diagram(data, "left", level=0.5, lines=lines)
     axes.set_title(f"{data.attrs['title']}\nfraction of 64 runs that have left by $\\alpha$ = {settings['alpha']:g}")
     axes.figure.savefig(picture, dpi=160)
     print(picture)
-    print(f"{'noise':>7}{'slow side':>11}{'formula':>9}{'fast side':>11}{'formula':>9}{'boundary':>10}")
+    print(f"{'noise':>7}{'slow side':>11}{'formula':>9}{'fast side':>11}{'boundary':>10}")
     rates = data["algorithm.learning_rate"].values
     for each in noise[::4]:
         row = data.left.sel({"problem.noise": each}, method="nearest")
         at = float(row["problem.noise"])
         low, high = crossings(rates, row.values)
-        predicted = [waiting_boundary(at, settings, fast=side) for side in (False, True)]
         print(
-            f"{at:>7.2f}{low:>11.4f}{predicted[0]:>9.4f}{high:>11.4f}{predicted[1]:>9.4f}{learning_boundary(at):>10.4f}"
+            f"{at:>7.2f}{low:>11.4f}{waiting_boundary(at, settings):>9.4f}{high:>11.4f}{learning_boundary(at):>10.4f}"
         )
 
 

@@ -91,7 +91,7 @@ def run(
     if cluster == "inline":
         _use_one_core()
     # A driver in a batch job is told to end by SIGTERM: it leaves in order, as after Ctrl-C.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, _interrupt)
     where = f"{study.with_suffix('')}.store" if store is None else store
     with _plainly():
         from .studies import Study
@@ -154,6 +154,10 @@ def _counts(data: Any) -> dict[str, Any]:
     status = data.status.values
     cells = {state.name.lower().replace("_", " "): int(np.sum(status == state)) for state in Status}
     return {"tasks_done": data.attrs["tasks_done"], "tasks": data.attrs["tasks"], "cells": cells}
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def _use_one_core() -> None:

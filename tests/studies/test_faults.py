@@ -38,7 +38,7 @@ def test_number_of_workers_and_interruption_leave_no_trace(tmp_path):
     run(study, tmp_path / "one", "--workers", "1")
     driver = start(study, tmp_path / "two", "--workers", "2")
     wait_for(lambda: done(tmp_path / "two") >= 3)
-    driver.send_signal(signal.SIGINT)
+    driver.send_signal(signal.SIGTERM)  # what a batch system sends; Ctrl-C is handled alike
     assert "run the same command again" in finish(driver, code=130)
     assert 3 <= done(tmp_path / "two") < 16
     run(study, tmp_path / "two", "--workers", "2")
@@ -70,7 +70,7 @@ def test_driver_killed_and_resumed(tmp_path, undisturbed):
         wait_for(lambda least=least: done(store) >= least)
         orphans = workers(driver)
         driver.kill()
-        driver.wait()
+        driver.communicate()
         wait_for(lambda orphans=orphans: not any(orphan.is_running() for orphan in orphans), 60)
         assert (store / "lock.json").exists()
     output = run(study, store, "--workers", "2")

@@ -118,5 +118,6 @@ def test_a_study_on_slurm_survives_a_cancelled_job(tmp_path):
         assert "16 of 16 tasks" in finish(driver, timeout=600)
     finally:
         driver.kill()
+        driver.communicate()
     assert arrays(store) == arrays(tmp_path / "reference")
     wait_for(lambda: not running(), 60, every=0.5)  # jobs end with the study

@@ -173,12 +173,14 @@ class _Rush:
         self.results.add(future)
 
     def _heard(self, future: Future, cells: Cells) -> None:
-        if future.status == "finished":
-            record = future.result()
+        # What counts is the store: a worker may die between writing a task and handing over what it returns.
+        if (record := self.driver.store.record(cells.task)) is not None:
             self.report.add(record)
             self.bar.add(len(cells), len(record["failed"]) + len(record["timed_out"]))
         elif future.status == "error":
             self._failed(cast(BaseException, future.exception()), cells)
+        elif future.status in ("pending", "lost"):
+            self._submit(cells)
         else:
             raise Interrupted("The connection to the scheduler was lost. Run the same command again to go on.")
 

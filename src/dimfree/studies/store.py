@@ -162,9 +162,12 @@ class Store:
         """The tasks that need not be computed again."""
         return {int(name.removesuffix(".json")) for name in self.files.names("done")}
 
-    def record(self, task: int) -> dict[str, Any]:
-        """How a task went."""
-        return self.files.read(f"done/{task}.json")
+    def record(self, task: int) -> dict[str, Any] | None:
+        """How a task went; None if it is not done."""
+        try:
+            return self.files.read(f"done/{task}.json")
+        except FileNotFoundError:
+            return None
 
     def timeouts(self, task: int) -> set[int]:
         """The cells of a task that took too long."""

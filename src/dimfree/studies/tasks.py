@@ -37,6 +37,8 @@ def run_task(text: str, url: str, cells: Cells, *, may_exit: bool) -> dict[str, 
       which leaves out that cell.
     """
     description, store = _description(text), Store(url)
+    if (record := store.record(cells.task)) is not None:  # the worker that wrote it died before it could say so
+        return record
     late = store.timeouts(cells.task) if description.timeout is not None else set()
     skip = frozenset(position for position, index in enumerate(cells.index.tolist()) if index in late)
     began = time.perf_counter()
