@@ -65,7 +65,10 @@ def main(store: str, picture: Path) -> None:
         ),
     }
     axes = dimfree.plot.phase_diagram(data, "left", level=0.5, lines=lines)
-    axes.set_title(f"{data.attrs['title']}\nfraction of 64 runs that have left by $\\alpha$ = {settings['alpha']:g}")
+    axes.set_title(
+        loc="left",
+        label=f"{data.attrs['title']}\nfraction of 64 runs that have left by $\\alpha$ = {settings['alpha']:g}",
+    )
     axes.figure.savefig(picture, dpi=160)
     print(picture)
     print(f"{'noise':>7}{'slow side':>11}{'formula':>9}{'fast side':>11}{'boundary':>10}")
