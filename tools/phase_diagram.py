@@ -9,10 +9,10 @@ It prints how far the measured boundary is from the predicted ones.
 import sys
 from pathlib import Path
 
-import jax
 import numpy as np
 import yaml
-from scipy import optimize
+from matplotlib.lines import Line2D
+from scipy import stats
 
 import dimfree
 
@@ -24,22 +24,21 @@ def learning_boundary(noise: np.ndarray) -> np.ndarray:
     return 2 / (12 + noise)
 
 
-def waiting_boundary(noise: float, settings: dict) -> float:
-    """The small learning rate at which the mean exit time, by formula (noise included), is as long as the study waits.
+def predicted_fraction(rate, noise, settings: dict):
+    r"""The fraction of runs that leave within `alpha`, in closed form for one student on the sphere.
 
-    At the boundary of learning the formula, which is for large d, does not hold: noise alone takes runs out there.
+    On the plateau M is an Ornstein-Uhlenbeck process, from a start of variance 1/d, with growth rate
+    $\omega = \gamma (4 - 24 \gamma - 2 \gamma \Delta)$ and noise $4 \gamma^2 (12 + \Delta) / d$. By the ODE
+    $u = M^2$ goes as $u / (u_\infty - u) \propto e^{2 \omega \alpha}$, so that it reaches the threshold T when the linear
+    process reaches $T u_\infty / (u_\infty - T)$. Runs that only noise takes there are left out.
     """
-
-    def excess(rate: float) -> float:
-        sgd = dimfree.OnlineSGD(float(rate), sphere=True)
-        problem = dimfree.PhaseRetrieval(noise=float(noise))
-        times = dimfree.exit_time(
-            problem, sgd, settings["d"], settings["threshold"], key=jax.random.key(0), methods=("closed_form",)
-        )
-        return times.closed_form.dressed - settings["alpha"]
-
-    end = 0.5 * learning_boundary(noise)  # the rate that leaves soonest
-    return optimize.brentq(excess, 0.05 * end, end, xtol=1e-5) if excess(end) < 0 else np.nan
+    growth = rate * (4 - 24 * rate - 2 * rate * noise)
+    end = 1 - 2 * rate * noise / (4 * (1 - 6 * rate))
+    level = settings["threshold"] * end / (end - settings["threshold"])
+    gain = np.expm1(2 * growth * settings["alpha"])
+    variance = (1 + gain + 4 * rate**2 * (12 + noise) * gain / (2 * growth)) / settings["d"]
+    reached = stats.chi2.sf(level / variance, 1)
+    return np.where((rate < learning_boundary(noise)) & (end > settings["threshold"]), reached, 0.0)
 
 
 def crossings(rates: np.ndarray, left: np.ndarray, level: float = 0.5) -> tuple[float, float]:
@@ -56,29 +55,35 @@ def crossings(rates: np.ndarray, left: np.ndarray, level: float = 0.5) -> tuple[
 def main(store: str, picture: Path) -> None:
     data = dimfree.open_study(store)
     settings = yaml.safe_load(data.attrs["study"])["compute"]
-    noise = np.linspace(0.0, float(data["problem.noise"].max()), 25)
-    lines = {
-        r"learning ends: $2 / (12 + \mathrm{noise})$": (learning_boundary(noise), noise),
-        rf"mean exit time = {settings['alpha']:g} (formula)": (
-            [waiting_boundary(each, settings) for each in noise],
-            noise,
-        ),
-    }
+    rates, noise = data["algorithm.learning_rate"].values, data["problem.noise"].values
+    predicted = predicted_fraction(rates[:, None], noise, settings)
+    lines = {r"learning ends: $2 / (12 + \mathrm{noise})$": (learning_boundary(noise), noise)}
     axes = dimfree.plot.phase_diagram(data, "left", level=0.5, lines=lines)
+    axes.contour(rates, noise, predicted.T, levels=[0.5], colors="#E69F00", linestyles="--", linewidths=2.2)
+    extra = Line2D([], [], color="#E69F00", linestyle="--", linewidth=2.2, label="predicted: left = 0.5")
+    handles = [*axes.get_legend().legend_handles, extra]
+    axes.legend(handles=handles, loc="upper right", frameon=True, framealpha=0.85, fontsize=9, facecolor="#BBBBBB")
     axes.set_title(
         loc="left",
         label=f"{data.attrs['title']}\nfraction of 64 runs that have left by $\\alpha$ = {settings['alpha']:g}",
     )
     axes.figure.savefig(picture, dpi=160)
     print(picture)
-    print(f"{'noise':>7}{'slow side':>11}{'formula':>9}{'fast side':>11}{'boundary':>10}")
-    rates = data["algorithm.learning_rate"].values
-    for each in noise[::4]:
-        row = data.left.sel({"problem.noise": each}, method="nearest")
-        at = float(row["problem.noise"])
-        low, high = crossings(rates, row.values)
+    known = data.status.values == 1
+    error = data.left_error.values
+    inside = known & (predicted > 0)
+    difference = (data.left.values - predicted)[inside]
+    print(
+        f"{known.sum()} cells; measured minus predicted fraction, where the prediction is not zero: "
+        f"mean {difference.mean():+.4f}, root mean square {np.sqrt(np.mean(difference**2)):.4f}, the runs' own "
+        f"error {np.sqrt(np.mean(error[inside] ** 2)):.4f}"
+    )
+    print(f"{'noise':>7}{'slow side':>11}{'predicted':>11}{'fast side':>11}{'predicted':>11}{'boundary':>10}")
+    for column in range(0, len(noise), 12):
+        row = [crossings(rates, values[:, column]) for values in (data.left.values, predicted)]
         print(
-            f"{at:>7.2f}{low:>11.4f}{waiting_boundary(at, settings):>9.4f}{high:>11.4f}{learning_boundary(at):>10.4f}"
+            f"{noise[column]:>7.2f}{row[0][0]:>11.4f}{row[1][0]:>11.4f}{row[0][1]:>11.4f}{row[1][1]:>11.4f}"
+            f"{learning_boundary(noise[column]):>10.4f}"
         )
 
 

@@ -54,8 +54,8 @@ class Plan:
         lines = [
             f"{most}{self.cells:,} cells of {self.runs} runs, in {self.tasks:,} tasks of {self.cells_per_task} cells",
             f"{most}{self.bytes / 2**20:.3g} MiB of results, before compression",
-            f"{self.cell_seconds:.3g} s a cell, {duration(self.task_seconds)} a task, measured on {self.probed} cells "
-            f"of all; {self.compile_seconds:.2g} s to compile",
+            f"{self.cell_seconds:.3g} s a cell, {duration(self.task_seconds)} a task, measured on {self.probed} cells; "
+            f"{self.compile_seconds:.2g} s to compile",
             "estimated time: "
             + ", ".join(f"{duration(self.seconds(n))} on {n} worker{'s' * (n > 1)}" for n in (1, 2, 8, 64)),
         ]
