@@ -1,0 +1,221 @@
+"""The equations of each kind of problem, put together."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import scipy.integrate
+import scipy.special
+import sympy
+
+from ..algorithms import OnlineSGD
+from ..errors import InvalidInput, positive_integer
+from ..problems import SpikedTensor, TwoLayer
+from .at_rest import linearised, plateau_norm
+from .erf_networks import ErfNetwork
+from .index_form import in_indices
+from .matrix_form import QuadraticNetwork
+from .matrix_result import in_matrices
+from .notation import Alphabet
+from .polynomial_networks import PolynomialNetwork, hermite_coefficients
+from .result import Equations
+from .tensors import Tensor, in_statistics
+from .words import Words
+from .writing import latex_sum
+
+_MOST_MONOMIALS = 4_000  # of the fields, in the average of highest degree: a minute or so
+
+
+def tensor(problem: SpikedTensor, algorithm: OnlineSGD, limit: str, *, symbolic: bool, **options: Any) -> Equations:
+    """Spiked tensors."""
+    if limit == "linearised" and symbolic:
+        raise InvalidInput(
+            "sizes = 'symbolic' was given with limit = 'linearised'; the rate of M at M = 0 is another for matrices "
+            "than for higher orders. Leave out sizes, for the order of the problem."
+        )
+    alphabet = Alphabet(problem, algorithm, symbolic_sizes=symbolic, **options)
+    model = Tensor(alphabet)
+    if alphabet.notation.name == "benarous2022":
+        if algorithm.sphere or not alphabet.orthonormal_teachers or limit == "linearised":
+            raise InvalidInput(
+                "notation = 'benarous2022' was given; that source has no sphere, a signal of norm one and no general "
+                "rates at the plateau. Leave out the notation, for ours."
+            )
+        return in_statistics(alphabet, model, limit)
+    _check_notation(alphabet, "benarous2022")
+    covariance = model.covariance() if limit == "sde" else None
+    result = in_indices(alphabet, model.moments(), limit, covariance, extra={"_symbolic": symbolic})
+    return _with_rates(result, alphabet) if limit == "linearised" else result
+
+
+def committee(problem: TwoLayer, algorithm: OnlineSGD, limit: str, **options: Any) -> Equations:
+    """Error functions."""
+    if limit != "ode":
+        what = "covariance" if limit == "sde" else "plateau"
+        raise InvalidInput(
+            f"limit = {limit!r} was given, but with the error function the {what} has no closed form; "
+            "limit = 'ode' has one. dimfree.sde and dimfree.fixed_points have the numbers."
+        )
+    alphabet = Alphabet(problem, algorithm, **options)
+    _check_notation(alphabet, "arnaboldi2023", "bocchi2026")
+    model = ErfNetwork(alphabet)
+    lines = {"_lines": model.lines(), "_conditions": model.conditions()}
+    return in_indices(alphabet, model.moments(), limit, extra=lines)
+
+
+def network(
+    problem: TwoLayer,
+    algorithm: OnlineSGD,
+    limit: str,
+    coefficients: tuple[float, ...] | None,
+    hermite_order: int | None,
+    *,
+    symbolic: bool,
+    **options: Any,
+) -> Equations:
+    """Polynomial activations, or the Hermite expansion of another."""
+    alphabet = Alphabet(problem, algorithm, symbolic_sizes=symbolic, **options)
+    _check_notation(alphabet, "arnaboldi2023", "bocchi2026")
+    if limit == "linearised":
+        _check_plateau(alphabet)
+    if symbolic:
+        assert coefficients is not None
+        return _matrices(alphabet, tuple(sympy.Rational(str(c)) for c in coefficients), limit)
+    if coefficients is None:
+        assert hermite_order is not None
+        powers = hermite_coefficients(_hermite_symbols(alphabet, positive_integer(hermite_order, "hermite_order")))
+    else:
+        powers = [sympy.Rational(str(c)) for c in coefficients]
+    _check_size(problem, len(powers) - 1, limit)
+    model = PolynomialNetwork(alphabet, powers)
+    result = in_indices(alphabet, model.moments(), limit, model.covariance() if limit == "sde" else None)
+    return _with_rates(result, alphabet) if limit == "linearised" else result
+
+
+def _with_rates(result: Equations, alphabet: Alphabet) -> Equations:
+    """With the rates at the plateau, and LaTeX that says them."""
+    try:
+        rates, plateau = linearised(result.drift, result.symbols, alphabet.rate)
+    except ValueError as error:
+        raise InvalidInput(
+            f"limit = 'linearised' was given, but {error}: the activation has a linear part, students learn at "
+            "once and there is no plateau to leave. dimfree.fixed_points finds where they come to rest."
+        ) from None
+    extra = {"rates": rates, "plateau": plateau, "_lines": tuple(_rate_lines(alphabet, rates, plateau["norm"]))}
+    return dataclasses.replace(result, **extra)
+
+
+def _matrices(alphabet: Alphabet, coefficients: tuple[Any, ...], limit: str) -> Equations:
+    model = QuadraticNetwork(alphabet, coefficients)
+    if limit == "sde":
+        raise InvalidInput(
+            "sizes = 'symbolic' was given with limit = 'sde'; the covariance has four indices, and no form as a "
+            "product of matrices. Leave out sizes, for the widths of the problem."
+        )
+    if limit == "ode":
+        return in_matrices(alphabet, model, limit)
+    rates, plateau = _matrix_rates(alphabet, model)
+    lines = tuple(_rate_lines(alphabet, rates, plateau["norm"]))
+    return in_matrices(alphabet, model, limit, {"rates": rates, "plateau": plateau, "_lines": lines})
+
+
+def _matrix_rates(alphabet: Alphabet, model: QuadraticNetwork) -> tuple[dict[str, Any], dict[str, Any]]:
+    r"""The terms linear in X and M of the drift at $Q = q I + X$, for any widths."""
+    system, p = model.system(), alphabet.p
+    small = sympy.Dummy("small")
+    q = sympy.Integer(1) if alphabet.sphere else sympy.Symbol("q", positive=True)
+    per_clock = alphabet.alpha_per_clock
+    near = {
+        "Q": Words.scalar(q) + small * Words.letter("X"),
+        "M": small * Words.letter("M"),
+        "Mt": small * Words.letter("Mt"),
+    }
+
+    def order(words: Words, power: int) -> dict:
+        replaced = (per_clock * words).replace(near, p)
+        found = {key: sympy.expand(value).coeff(small, power) for key, value in replaced.terms.items()}
+        return {key: value for key, value in found.items() if value != 0}
+
+    of_Q = system.flow["Q"] + system.corrector["Q"]
+    rest = order(of_Q, 0).get(((), ()), sympy.Integer(0))
+    of_X = order(of_Q, 1)
+    own, common = of_X.get((("X",), ()), 0), of_X.get(((), (("X",),)), 0)
+    rates = {"M": order(system.flow["M"] + system.corrector["M"], 1)[("M",), ()], "Q": own}
+    plateau: dict[str, Any] = {"M": sympy.Integer(0), "Q": q, "norm": sympy.Integer(0)}
+    if alphabet.sphere:
+        rates = {"M": rates["M"] - rest / 2, "Q": rates["Q"] - rest}
+    else:
+        rates["norm"] = own + p * common
+        plateau |= {"Q": plateau_norm(rest, q, alphabet.rate), "norm": rest}
+    return {name: sympy.factor(sympy.expand(value)) for name, value in rates.items()}, plateau
+
+
+def _rate_lines(alphabet: Alphabet, rates: dict[str, Any], norm: Any) -> list[tuple[str, tuple[str, ...]]]:
+    """LaTeX of the linear system; `norm` is the drift of q, for the plateau to be where it vanishes."""
+    clock, Q, M = alphabet.notation.clock, alphabet.name("Q"), alphabet.name("M")
+    names = {"M": rf"\omega_{{{M}}}", "Q": rf"\omega_{{{Q}}}", "norm": r"\omega_q"}
+    moves = {"M": M, "Q": rf"{Q}_{{jl}}", "norm": r"\delta q"}
+    where = {"Q": r" \qquad (j \ne l)", "norm": rf" \qquad ({Q} = (q + \delta q) \, I)"}
+    lines = [
+        (rf"\frac{{d {moves[name]}}}{{d {clock}}}", (rf"{names[name]} \, {moves[name]}{where.get(name, '')}",))
+        for name in rates
+    ]
+    lines += [(names[name], latex_sum(value, alphabet.rate)) for name, value in rates.items()]
+    return lines if alphabet.sphere else [*lines, ("0", latex_sum(norm, alphabet.rate))]
+
+
+def _check_notation(alphabet: Alphabet, *sources: str) -> None:
+    name = alphabet.notation.name
+    if name not in ("dimfree", *sources):
+        raise InvalidInput(
+            f"notation = {name!r} was given, but that source has no such problem; {alphabet.problem!r} can be written "
+            f"in {', '.join(('dimfree', *sources))}."
+        )
+
+
+def _check_plateau(alphabet: Alphabet) -> None:
+    for wrong, words in (
+        (alphabet.trained, "readout_rate was given"),
+        (not alphabet.unit_readout or not alphabet.unit_teacher_readout, "the problem has readouts other than one"),
+        (not alphabet.orthonormal_teachers, "orthonormal_teachers = False was given"),
+    ):
+        if wrong:
+            raise InvalidInput(
+                f"limit = 'linearised' was given, but {words}; the plateau is known for fixed readouts of ones and "
+                "orthonormal teachers. dimfree.fixed_points finds the others in numbers."
+            )
+
+
+def _check_size(problem: TwoLayer, degree: int, limit: str) -> None:
+    """Refuse equations that nobody could read and that would take hours."""
+    fields = problem.width + problem.teacher_width
+    highest = (4 if limit == "sde" else 2) * (2 * degree - 1)
+    monomials = math.comb(highest + fields, fields)
+    if monomials > _MOST_MONOMIALS:
+        remedy = "leave out sizes or take 'symbolic'" if degree == 2 and limit != "sde" else "take fewer neurons"
+        raise InvalidInput(
+            f"{problem!r} has averages of degree {highest} in {fields} fields, of {monomials} kinds: too many to write "
+            f"out; {remedy}. dimfree.{'sde' if limit == 'sde' else 'ode'} has the numbers."
+        )
+
+
+def _hermite_symbols(alphabet: Alphabet, order: int) -> list[Any]:
+    r"""Symbols for $c_n = \mathbb{E}[g(z) \mathrm{He}_n(z)]$, with their values; those that vanish are zero."""
+    function = alphabet.problem.activation.function  # pyright: ignore
+    symbols: list[Any] = []
+    for n in range(order + 1):
+
+        def integrand(x: float, n: int = n) -> float:
+            return float(function(np.asarray(x))) * scipy.special.eval_hermitenorm(n, x) * math.exp(-(x**2) / 2)
+
+        value = scipy.integrate.quad(integrand, -12, 12, points=(0.0,), limit=200, epsabs=1e-13)[0] / math.sqrt(
+            2 * math.pi
+        )
+        if abs(value) < 1e-11:
+            symbols.append(sympy.Integer(0))
+            continue
+        symbol = sympy.Symbol(f"c_{n}", real=True)
+        alphabet.values[symbol], alphabet.code[symbol] = value, f"c_{n}"
+        symbols.append(symbol)
+    return symbols

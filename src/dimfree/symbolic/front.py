@@ -1,0 +1,108 @@
+"""`dimfree.equations`: a limit of SGD, printed."""
+
+import importlib.util
+from typing import Any, Literal
+
+from ..algorithms import OnlineSGD
+from ..errors import InvalidInput
+from ..gaussian.erf import Erf
+from ..gaussian.polynomial import Polynomial
+from ..gaussian.quadratic import Square
+from ..problems import Problem, SpikedTensor, TwoLayer
+from ..problems.base import check_problem
+from .result import Equations
+
+Sizes = Literal["symbolic", "given"]
+LIMITS = ("ode", "sde", "linearised")
+
+
+def equations(
+    problem: Problem,
+    algorithm: OnlineSGD,
+    limit: Literal["ode", "sde", "linearised"] = "ode",
+    *,
+    notation: str = "dimfree",
+    sizes: Sizes | None = None,
+    hermite_order: int | None = None,
+    orthonormal_teachers: bool = True,
+) -> Equations:
+    r"""A limit of SGD in symbols: derived, not looked up; to read, to check a publication with, or to take away.
+
+    For polynomial activations every average is a finite sum, by Wick's theorem, and so are drift, corrector and
+    covariance; for the error function the drift is a sum of the integrals $I_2, I_3, I_4$ of Saad and Solla; for any
+    other activation $g$ it is that of its Hermite expansion $\sum_{n \le N} \tfrac{c_n}{n!} \mathrm{He}_n$, exact as
+    $N \to \infty$ where students and teachers have unit norm.
+
+    **Arguments:**
+
+    - `problem`: a `TwoLayer` (or `PhaseRetrieval`, `SingleIndex` with one activation) or a `SpikedTensor`.
+    - `algorithm`: an `OnlineSGD`.
+    - `limit`: `"ode"`; `"sde"`, with the covariance that a run gains per unit of time; `"linearised"`, with the rates
+      at which overlaps leave the plateau $Q = q I$, $M = 0$.
+    - `notation`: `"dimfree"`, or the symbols and the clock of a source: `"arnaboldi2023"`, `"bocchi2026"`,
+      `"benarous2022"`.
+    - `sizes`: `"symbolic"` leaves the widths p and k (the order of a tensor) as symbols, which quadratic networks and
+      tensors allow, in products and traces of Q, M and P; `"given"` writes one equation for each coordinate. If left
+      out, symbolic for quadratic networks with more than one student or teacher.
+    - `hermite_order`: N, for activations that are neither polynomial nor `erf`.
+    - `orthonormal_teachers`: whether P is the identity, as that of a `State` is unless it is given.
+
+    Needs sympy, of the extra `exact`.
+
+    ??? example
+        >>> import dimfree
+        >>> problem, sgd = dimfree.PhaseRetrieval(), dimfree.OnlineSGD(0.1, sphere=True)
+        >>> dimfree.equations(problem, sgd, notation="arnaboldi2023").drift["M[0,0]"]
+        24*\gamma*m**3 - 24*\gamma*m - 4*m**3 + 4*m
+    """
+    check_problem(problem)
+    if not isinstance(algorithm, OnlineSGD):
+        raise InvalidInput(f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...).")
+    if limit not in LIMITS:
+        raise InvalidInput(f"limit = {limit!r} was given; choose one of {', '.join(LIMITS)}.")
+    if sizes not in (None, "symbolic", "given"):
+        raise InvalidInput(f"sizes = {sizes!r} was given; choose 'symbolic' or 'given'.")
+    if importlib.util.find_spec("sympy") is None:
+        raise InvalidInput(
+            'Equations in symbols need sympy: pip install "sympy>=1.14" "mpmath<1.4", or dimfree[exact].'
+        )
+    if algorithm.readout_rate is not None and problem.readout is None:
+        raise InvalidInput("readout_rate was given, but the problem has no readout to train.")
+    if not isinstance(problem, TwoLayer | SpikedTensor):
+        raise InvalidInput(
+            f"{problem!r} has no equations in closed form: averages over its loss are integrals. They are given for "
+            "TwoLayer, PhaseRetrieval and SpikedTensor; dimfree.ode has the limit of any problem in numbers."
+        )
+    options: dict[str, Any] = {"notation": notation, "orthonormal_teachers": orthonormal_teachers}
+    if isinstance(problem, SpikedTensor):
+        from .assembling import tensor
+
+        return tensor(problem, algorithm, limit, symbolic=sizes == "symbolic", **options)
+    from .assembling import committee, network
+
+    integrals = problem.activation.integrals
+    if isinstance(integrals, Square):
+        coefficients: tuple[float, ...] | None = (0.0, 0.0, 1.0)
+    else:
+        coefficients = integrals.coefficients if isinstance(integrals, Polynomial) else None
+    if coefficients is not None and hermite_order is not None:
+        raise InvalidInput(
+            f"hermite_order = {hermite_order} was given, but the activation {problem.activation.name!r} is a "
+            "polynomial: its equations are exact without; leave it out."
+        )
+    quadratic = coefficients is not None and len(coefficients) == 3 and coefficients[1] == 0
+    if sizes == "symbolic" and not quadratic:
+        raise InvalidInput(
+            f"sizes = 'symbolic' was given, but the activation is {problem.activation.name!r}: with widths as symbols "
+            "only quadratic networks have a compact form; leave it out, for the widths of the problem."
+        )
+    if isinstance(integrals, Erf) and hermite_order is None:
+        return committee(problem, algorithm, limit, **options)
+    if coefficients is None and hermite_order is None:
+        raise InvalidInput(
+            f"The activation {problem.activation.name!r} is neither a polynomial nor erf: its averages have no closed "
+            "form. Pass hermite_order=4, say, for the equations of its Hermite expansion up to that order."
+        )
+    wide = problem.width * problem.teacher_width > 1
+    symbolic = sizes == "symbolic" or (sizes is None and quadratic and wide and limit != "sde")
+    return network(problem, algorithm, limit, coefficients, hermite_order, symbolic=symbolic, **options)

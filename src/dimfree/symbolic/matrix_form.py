@@ -1,0 +1,134 @@
+"""Quadratic networks of any width: moments as products and traces of matrices of overlaps."""
+
+import dataclasses
+import math
+from typing import Any
+
+import sympy
+
+from .notation import Alphabet
+from .words import Words
+
+Blocks = list[list[Words]]
+
+
+@dataclasses.dataclass(frozen=True)
+class MatrixSystem:
+    r"""The ODE of a quadratic network with symbolic widths, per alpha and without a constraint on the norms.
+
+    - `flow`, `corrector`: the parts of first and of second order in the learning rate, for `"Q"` (p, p) and `"M"`
+      (p, k).
+    - `readout`: a matrix whose diagonal is the drift of the readout, or None where it is fixed.
+    - `risk`: a scalar.
+    """
+
+    flow: dict[str, Words]
+    corrector: dict[str, Words]
+    readout: Words | None
+    risk: Words
+
+
+class QuadraticNetwork:
+    r"""The error $e = u^\top S u - \sigma - \zeta$ of a quadratic network, its fields $u \sim N(0, \Omega)$ in blocks.
+
+    All averages follow from the tilted Gaussian $e^{\theta u^\top S u}$: without constant and noise,
+
+    $$ \mathbb{E}[(u^\top S u)^n u u^\top] = n!\, [\theta^n]\, Z_\theta \Omega_\theta , \qquad
+       \Omega_\theta = \sum_j (2\theta)^j \Omega (S \Omega)^j , \qquad
+       Z_\theta = \exp \sum_{j \ge 1} \frac{(2\theta)^j}{2j} \operatorname{tr} (S\Omega)^j . $$
+
+    **Arguments:**
+
+    - `alphabet`: the symbols, with symbolic sizes.
+    - `coefficients`: $b, 0, c$ of the activation $g(x) = b + c x^2$.
+    """
+
+    def __init__(self, alphabet: Alphabet, coefficients: tuple[Any, ...]):
+        constant, _, curvature = (sympy.sympify(c) for c in coefficients)
+        self.alphabet, self.constant, self.curvature = alphabet, constant, curvature
+        p, k = self.sizes = (alphabet.p, alphabet.k)
+        one, letter = Words.scalar(1), Words.letter
+        self.A = one if alphabet.unit_readout else letter("A")
+        teacher = one if alphabet.unit_teacher_readout else letter("A*")
+        P = one if alphabet.orthonormal_teachers else letter("P")
+        scales = {"mean": (1 / p, 1 / k), "sqrt": (1 / sympy.sqrt(p), 1 / sympy.sqrt(k)), "sum": (1, 1)}
+        self.scale, teacher_scale = (
+            sympy.sympify(scale)
+            for scale in scales[alphabet.problem.normalisation]  # pyright: ignore
+        )
+        self.Omega: Blocks = [[letter("Q"), letter("M")], [letter("Mt"), P]]
+        self.S = [curvature * self.scale * self.A, -curvature * teacher_scale * teacher]
+        # The constant of the error.
+        self.offset = constant * (self.scale * self.A.trace(p) - teacher_scale * teacher.trace(k))
+        chain = [self.Omega]
+        for _ in range(4):
+            chain.append(_times(chain[-1], self._tilt(self.Omega)))
+        self.chain = chain  # Omega (S Omega)^j
+        self.traces = [self._trace(each) for each in chain]  # tr (S Omega)^(j + 1)
+        self.partition = [one]
+        for n in range(1, 5):
+            terms = (2 ** (j - 1) * self.traces[j - 1] * self.partition[n - j] for j in range(1, n + 1))
+            self.partition.append(sum(terms, Words()) / n)
+
+    def _tilt(self, blocks: Blocks) -> Blocks:
+        return [[self.S[row] * entry for entry in blocks[row]] for row in range(2)]
+
+    def _trace(self, blocks: Blocks) -> Words:
+        """The trace of S times a matrix in blocks; on the sphere the trace of Q is p."""
+        total = sum((self.constrained((self.S[i] * blocks[i][i]).trace(self.sizes[i])) for i in range(2)), Words())
+        return total
+
+    def constrained(self, words: Words) -> Words:
+        """With what the sphere says of traces put in: tr Q = p, tr AQ = tr A."""
+        if not self.alphabet.sphere:
+            return words
+        total = Words()
+        for (word, traces), value in words.terms.items():
+            kept = []
+            for trace in traces:
+                if trace == ("Q",):
+                    value = value * self.alphabet.p
+                else:
+                    kept.append(("A",) if trace == ("A", "Q") else trace)
+            total = total + Words({(word, tuple(sorted(kept))): value})
+        return total
+
+    def scalar_moment(self, power: int) -> Words:
+        r"""$\mathbb{E}[e^n]$ without noise, n at most 2."""
+        bare = [math.factorial(n) * self.partition[n] for n in range(power + 1)]
+        return sum((math.comb(power, n) * self.offset ** (power - n) * bare[n] for n in range(power + 1)), Words())
+
+    def moment(self, power: int, row: int, column: int) -> Words:
+        r"""A block of $\mathbb{E}[e^n u u^\top]$ without noise, n at most 2."""
+
+        def bare(n: int) -> Words:
+            terms = (2**j * self.partition[n - j] * self.chain[j][row][column] for j in range(n + 1))
+            return math.factorial(n) * sum(terms, Words())
+
+        return sum((math.comb(power, n) * self.offset ** (power - n) * bare(n) for n in range(power + 1)), Words())
+
+    def system(self) -> MatrixSystem:
+        """Drift and risk."""
+        alphabet, A = self.alphabet, self.A
+        rate, ridge, batch = alphabet.learning_rate, alphabet.ridge, alphabet.batch_size
+        own = 2 * self.curvature * self.scale
+        student, teacher = own * A * self.moment(1, 0, 0), own * A * self.moment(1, 0, 1)
+        square = own**2 * A * (self.moment(2, 0, 0) + alphabet.noise * self.Omega[0][0]) * A
+        shrink = {"Q": 2 * ridge * Words.letter("Q"), "M": ridge * Words.letter("M")}
+        readout = None
+        if alphabet.trained:
+            mean = self.curvature * self.moment(1, 0, 0) + self.constant * self.scalar_moment(1)
+            readout = -1 * (alphabet.readout_rate / batch) * (self.scale * mean + ridge * A)
+        return MatrixSystem(
+            flow={
+                "Q": -1 * (rate / batch) * (student + student.T + shrink["Q"]),
+                "M": -1 * (rate / batch) * (teacher + shrink["M"]),
+            },
+            corrector={"Q": (rate / batch) ** 2 * square, "M": Words()},
+            readout=readout,
+            risk=(self.scalar_moment(2) + alphabet.noise) / 2,
+        )
+
+
+def _times(left: Blocks, right: Blocks) -> Blocks:
+    return [[sum((left[i][m] * right[m][j] for m in range(2)), Words()) for j in range(2)] for i in range(2)]

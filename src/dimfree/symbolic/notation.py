@@ -1,0 +1,224 @@
+"""The symbols that equations are written in: ours, or those of a source."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import sympy
+
+from ..algorithms import OnlineSGD
+from ..algorithms.schedules import Schedule
+from ..errors import InvalidInput
+from ..problems import Problem, SpikedTensor, TwoLayer
+
+Symbol = sympy.Symbol
+
+
+@dataclasses.dataclass(frozen=True)
+class Notation:
+    r"""How a source writes things. Each name is LaTeX and, after the bar, that of a variable in code.
+
+    - `learning_rate_factor`: our learning rate in units of the source's.
+    - `clock_is`: which of our quantities the source's clock is: `"alpha"`, `"rate"` for learning_rate * alpha,
+      `"rate / p"` for learning_rate * alpha / p.
+    - `risk_factor`: the source's risk in units of ours.
+    """
+
+    name: str
+    Q: str = "Q|Q"
+    M: str = "M|M"
+    P: str = "P|P"
+    readout: str = "a|readout"
+    teacher_readout: str = "a^*|teacher_readout"
+    learning_rate: str = r"\eta|learning_rate"
+    readout_rate: str = r"\eta_a|readout_rate"
+    noise: str = r"\Delta|noise"
+    ridge: str = r"\rho|ridge"
+    batch_size: str = "B|batch_size"
+    snr: str = r"\lambda|snr"
+    d: str = "d|d"
+    p: str = "p|p"
+    k: str = "k|k"
+    order: str = "k|order"
+    risk: str = r"\mathcal{R}"
+    clock: str = r"\alpha"
+    learning_rate_factor: int = 1
+    clock_is: str = "alpha"
+    risk_factor: int = 1
+
+
+NOTATIONS = {
+    each.name: each
+    for each in (
+        Notation("dimfree"),
+        Notation(
+            "arnaboldi2023",
+            M="m|m",
+            P=r"\rho|rho",
+            learning_rate=r"\gamma|gamma",
+            readout_rate=r"\gamma_a|gamma_a",
+            noise=r"\Delta|Delta",
+            ridge="r|ridge",
+            clock="t",
+            clock_is="rate / p",
+        ),
+        Notation(
+            "bocchi2026",
+            M=r"\rho|rho",
+            learning_rate=r"\eta|eta",
+            noise=r"\Delta|Delta",
+            ridge="r|ridge",
+            d="N|N",
+            k="p^*|p_star",
+            learning_rate_factor=2,
+            risk_factor=2,
+        ),
+        Notation(
+            "benarous2022",
+            Q="R^2|R2",
+            M="m|m",
+            P=r"\|v\|^2|v2",
+            learning_rate=r"c_\delta|c_delta",
+            ridge=r"\alpha|ridge",
+            d="n|n",
+            risk=r"\Phi",
+            clock="t",
+            clock_is="rate",
+        ),
+    )
+}
+
+
+class Alphabet:
+    """The symbols for one problem and algorithm, and the numbers behind them.
+
+    What is zero or one in the problem is written so; every other number is a symbol, with its value in `values`.
+
+    **Arguments:**
+
+    - `notation`: the name of a notation.
+    - `symbolic_sizes`: whether the widths p and k are symbols too.
+    - `orthonormal_teachers`: whether P is the identity.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        algorithm: OnlineSGD,
+        notation: str = "dimfree",
+        *,
+        symbolic_sizes: bool = False,
+        orthonormal_teachers: bool = True,
+    ):
+        if notation not in NOTATIONS:
+            raise InvalidInput(f"notation = {notation!r} was given; choose one of {', '.join(NOTATIONS)}.")
+        self.notation = NOTATIONS[notation]
+        self.problem, self.algorithm = problem, algorithm
+        self.symbolic_sizes, self.orthonormal_teachers = symbolic_sizes, orthonormal_teachers
+        self.sphere = algorithm.sphere
+        self.trained = algorithm.readout_rate is not None and problem.readout is not None
+        self.values: dict[Any, float] = {}
+        self.code: dict[Any, str] = {}  # how a symbol is called in generated code
+
+        rate = algorithm.learning_rate
+        self.rate = self._parameter("learning_rate", None if isinstance(rate, Schedule) else rate, scaled=True)
+        factor = self.notation.learning_rate_factor
+        self.learning_rate = factor * self.rate
+        self.readout_rate: Any = sympy.Integer(0)
+        if self.trained:
+            own = algorithm.readout_rate
+            own = None if isinstance(own, Schedule) else own
+            if own is not None and not isinstance(rate, Schedule) and float(own) == float(rate):
+                self.readout_rate = self.learning_rate
+            else:
+                self.readout_rate = factor * self._parameter("readout_rate", own, scaled=True)
+        self.noise = self._parameter("noise", problem.noise) if isinstance(problem, TwoLayer) else sympy.Integer(0)
+        self.ridge = self._parameter("ridge", algorithm.ridge)
+        self.batch_size = self._parameter("batch_size", algorithm.batch_size, one=True)
+        self.snr: Any = self._parameter("snr", problem.snr) if isinstance(problem, SpikedTensor) else None
+        self.d = self._named("d")
+        if symbolic_sizes:
+            self.p, self.k = self._named("p"), self._named("k")
+        else:
+            self.p, self.k = sympy.Integer(problem.width), sympy.Integer(problem.teacher_width)
+        self.clock = Symbol(self.notation.clock)
+        # What one unit of the source's clock is in alpha.
+        self.alpha_per_clock = {
+            "alpha": sympy.Integer(1),
+            "rate": 1 / self.learning_rate,
+            "rate / p": self.p / self.learning_rate,
+        }[self.notation.clock_is]
+        if problem.readout is not None:
+            self.unit_readout = not self.trained and bool(np.all(np.asarray(problem.readout) == 1))
+        if isinstance(problem, TwoLayer):
+            self.unit_teacher_readout = bool(np.all(np.asarray(problem.teacher_readout) == 1))
+
+    def _parameter(self, field: str, value: Any, *, one: bool = False, scaled: bool = False) -> Any:
+        """A symbol with its value, or the number itself where it is zero (or, if so asked, one)."""
+        number = None if value is None else float(value)
+        if number == 0 or (one and number == 1):
+            return sympy.Integer(int(number or 0))
+        symbol = self._named(field)
+        if number is not None:
+            self.values[symbol] = number / (self.notation.learning_rate_factor if scaled else 1)
+        return symbol
+
+    def _named(self, field: str) -> Any:
+        latex, code = self._split(field)
+        symbol = Symbol(latex, positive=True)
+        self.code[symbol] = code
+        return symbol
+
+    def _entry(self, field: str, indices: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
+        """The symbol of an entry; an index that has only one value is not written."""
+        latex, code = self._split(field)
+        written = [str(i + 1) for i, size in zip(indices, sizes, strict=True) if size > 1]
+        comma = "," if max(sizes) > 9 else ""
+        if written:
+            base, _, power = latex.partition("^")
+            latex = f"{base}_{{{comma.join(written)}}}" + (f"^{power}" if power else "")
+        symbol = Symbol(latex, real=True)
+        self.code[symbol] = f"{code}[{', '.join(str(i) for i in indices)}]"
+        return symbol
+
+    def _split(self, field: str) -> tuple[str, str]:
+        latex, _, code = getattr(self.notation, field).partition("|")
+        return latex, code
+
+    def Q(self, i: int, j: int) -> Any:
+        if self.sphere and i == j:
+            return sympy.Integer(1)
+        p = self.problem.width
+        return self._entry("Q", (min(i, j), max(i, j)), (p, p))
+
+    def M(self, i: int, r: int) -> Any:
+        return self._entry("M", (i, r), (self.problem.width, self.problem.teacher_width))
+
+    def P(self, r: int, s: int) -> Any:
+        if self.orthonormal_teachers:
+            return sympy.Integer(int(r == s))
+        k = self.problem.teacher_width
+        return self._entry("P", (min(r, s), max(r, s)), (k, k))
+
+    def readout(self, i: int) -> Any:
+        if self.unit_readout:
+            return sympy.Integer(1)
+        symbol = self._entry("readout", (i,), (self.problem.width,))
+        if not self.trained:
+            self.values[symbol] = float(np.asarray(self.problem.readout)[i])
+        return symbol
+
+    def teacher_readout(self, r: int) -> Any:
+        if self.unit_teacher_readout:
+            return sympy.Integer(1)
+        symbol = self._entry("teacher_readout", (r,), (self.problem.teacher_width,))
+        self.values[symbol] = float(np.asarray(self.problem.teacher_readout)[r])  # pyright: ignore
+        return symbol
+
+    def name(self, field: str) -> str:
+        """The LaTeX of an array as a whole, or of the risk."""
+        return self._split(field)[0]
+
+    def code_name(self, field: str) -> str:
+        """Its name in generated code."""
+        return self._split(field)[1]

@@ -1,0 +1,147 @@
+"""Polynomials in matrices and in traces of their products, for matrices of any size."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sympy
+
+Word = tuple[str, ...]
+Key = tuple[Word, tuple[Word, ...]]
+
+# The letters are symmetric matrices, but for this one and its transpose.
+_TRANSPOSED = {"M": "Mt", "Mt": "M"}
+
+
+class Words:
+    r"""A sum of coefficients times traces times a product of matrices, such as $\tfrac2p \operatorname{tr}(Q)\, Q^2$.
+
+    Two of them are equal for matrices of every size if and only if their terms are: products of matrices that are not
+    the same up to the symmetries of the letters are independent once the matrices are large enough.
+
+    **Arguments:**
+
+    - `terms`: the coefficients (rational in the widths and the parameters), by product and traces.
+    """
+
+    def __init__(self, terms: Mapping[Key, Any] | None = None):
+        expanded = {key: sympy.expand(value) for key, value in (terms or {}).items()}
+        self.terms: dict[Key, Any] = {key: value for key, value in expanded.items() if value != 0}
+
+    @classmethod
+    def letter(cls, name: str) -> "Words":
+        """One matrix."""
+        return cls({((name,), ()): sympy.Integer(1)})
+
+    @classmethod
+    def scalar(cls, value: Any) -> "Words":
+        """A number times the identity."""
+        return cls({((), ()): sympy.sympify(value)})
+
+    def __add__(self, other: Any) -> "Words":
+        other = _as_words(other)
+        terms = dict(self.terms)
+        for key, value in other.terms.items():
+            terms[key] = terms.get(key, 0) + value
+        return Words(terms)
+
+    def __mul__(self, other: Any) -> "Words":
+        other = _as_words(other)
+        terms: dict[Key, Any] = {}
+        for (word, traces), value in self.terms.items():
+            for (more, others), factor in other.terms.items():
+                key = (word + more, tuple(sorted(traces + others)))
+                terms[key] = terms.get(key, 0) + value * factor
+        return Words(terms)
+
+    def __neg__(self) -> "Words":
+        return self * -1
+
+    def __sub__(self, other: Any) -> "Words":
+        return self + -_as_words(other)
+
+    def __rsub__(self, other: Any) -> "Words":
+        return -self + other
+
+    def __rmul__(self, other: Any) -> "Words":
+        return _as_words(other) * self
+
+    def __radd__(self, other: Any) -> "Words":
+        return self + other
+
+    def __truediv__(self, other: Any) -> "Words":
+        return self * (1 / sympy.sympify(other))
+
+    def __pow__(self, power: int) -> "Words":
+        product = Words.scalar(1)
+        for _ in range(power):
+            product = product * self
+        return product
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Words) and not (self - other).terms
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    @property
+    def is_zero(self) -> bool:
+        return not self.terms
+
+    @property
+    def T(self) -> "Words":
+        """The transpose."""
+        return Words({(_transposed(word), traces): value for (word, traces), value in self.terms.items()})
+
+    def trace(self, size: Any) -> "Words":
+        """The trace; `size` is that of the identity."""
+        total = Words()
+        for (word, traces), value in self.terms.items():
+            if word:
+                total = total + Words({((), tuple(sorted((*traces, _canonical(word))))): value})
+            else:
+                total = total + Words({((), traces): value * size})
+        return total
+
+    def replace(self, matrices: Mapping[str, "Words"], size: Any) -> "Words":
+        """The same polynomial of other matrices; `size` is that of the identity in traces."""
+        total = Words()
+        for (word, traces), value in self.terms.items():
+            term = Words.scalar(value)
+            for trace in traces:
+                term = term * _product(trace, matrices).trace(size)
+            total = total + term * _product(word, matrices)
+        return total
+
+    def subs(self, values: Mapping[Any, Any]) -> "Words":
+        """With numbers or expressions in place of symbols in the coefficients."""
+        return Words({key: sympy.sympify(value).subs(values) for key, value in self.terms.items()})
+
+    def coefficients(self, trace: Callable[[Word], Any]) -> dict[Word, Any]:
+        """The factor in front of each product of matrices, with `trace` in place of each trace."""
+        factors: dict[Word, Any] = {}
+        for (word, traces), value in self.terms.items():
+            term = value
+            for each in traces:
+                term = term * trace(each)
+            factors[word] = factors.get(word, 0) + term
+        return factors
+
+
+def _as_words(value: Any) -> Words:
+    return value if isinstance(value, Words) else Words.scalar(value)
+
+
+def _product(word: Word, matrices: Mapping[str, Words]) -> Words:
+    product = Words.scalar(1)
+    for name in word:
+        product = product * matrices.get(name, Words.letter(name))
+    return product
+
+
+def _transposed(word: Word) -> Word:
+    return tuple(_TRANSPOSED.get(name, name) for name in reversed(word))
+
+
+def _canonical(word: Word) -> Word:
+    """The same word for all products with the same trace: up to rotations and the transpose."""
+    both = (word, _transposed(word))
+    return min(each[i:] + each[:i] for each in both for i in range(len(word)))
