@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from .state import State, WideState
     from .state import State
     from .studies import Study, open_study
+    from .symbolic import Equations, equations
     from .trajectory import Outcome, Trajectory
 
 __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API reference)
@@ -137,6 +138,8 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "late_risk",
     "Study",
     "open_study",
+    "equations",
+    "Equations",
     "reproduce",
     "Reproduction",
     "claims",
@@ -194,6 +197,7 @@ _HOMES = {
         "sample_complexity",
         "solution_manifold_dimension",
     ),
+    "symbolic": ("Equations", "equations"),
     "papers": ("Claim", "Reproduction", "claims", "reproduce"),
     "state": ("State", "WideState"),
     "state": ("State",),
