@@ -57,9 +57,12 @@ class PrintedEquation:
                 found += [] if rest.is_zero else [rest]
             else:
                 rest = sympy.expand(one - other)
-                if not rest.is_polynomial(*rest.free_symbols):
+                if rest.is_rational_function(*rest.free_symbols):
+                    same = sympy.expand(sympy.numer(sympy.together(rest))) == 0
+                else:
                     rest = sympy.simplify(rest)
-                found += [] if rest == 0 else [rest]
+                    same = rest == 0
+                found += [] if same else [rest]
         return tuple(found)
 
     @property

@@ -2,11 +2,9 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import scipy.integrate
-import scipy.special
 import sympy
 
 from ..algorithms import OnlineSGD
@@ -14,12 +12,13 @@ from ..errors import InvalidInput, positive_integer
 from ..problems import SpikedTensor, TwoLayer
 from .at_rest import linearised, plateau_norm
 from .erf_networks import ErfNetwork
+from .hermite_networks import HermiteNetwork
 from .index_form import in_indices
 from .matrix_form import QuadraticNetwork
 from .matrix_result import in_matrices
 from .notation import Alphabet
-from .polynomial_networks import PolynomialNetwork, hermite_coefficients
-from .result import Equations
+from .polynomial_networks import PolynomialNetwork
+from .result import Equations, Lines
 from .tensors import Tensor, in_statistics
 from .words import Words
 from .writing import latex_sum
@@ -60,33 +59,51 @@ def committee(problem: TwoLayer, algorithm: OnlineSGD, limit: str, **options: An
     alphabet = Alphabet(problem, algorithm, **options)
     _check_notation(alphabet, "arnaboldi2023", "bocchi2026")
     model = ErfNetwork(alphabet)
-    lines = {"_lines": model.lines(), "_conditions": model.conditions()}
+    lines = {"_lines": model.lines, "_conditions": model.conditions()}
     return in_indices(alphabet, model.moments(), limit, extra=lines)
+
+
+def expansion(problem: TwoLayer, algorithm: OnlineSGD, limit: str, order: int, **options: Any) -> Equations:
+    """Any activation, in its Hermite coefficients."""
+    order = positive_integer(order, "hermite_order")
+    alphabet = Alphabet(problem, algorithm, **options)
+    _check_notation(alphabet, "arnaboldi2023", "bocchi2026")
+    if not alphabet.sphere or not alphabet.orthonormal_teachers:
+        raise InvalidInput(
+            f"hermite_order = {order} was given, but norms change (sphere=False) or teachers are any: Hermite "
+            "coefficients are those at unit norm. Use OnlineSGD(..., sphere=True) with orthonormal teachers; "
+            "dimfree.ode has the numbers of the others."
+        )
+    if limit == "sde":
+        raise InvalidInput(
+            "limit = 'sde' was given with hermite_order; the covariance would be a series in coefficients of products "
+            "of up to eight factors. limit = 'ode' and 'linearised' are given; dimfree.sde has the numbers."
+        )
+    if limit == "linearised":
+        _check_plateau(alphabet)
+    model = HermiteNetwork(alphabet, order)
+    result = in_indices(alphabet, model.moments(), limit)
+    result = dataclasses.replace(result, _conditions=(*result._conditions, *model.conditions()))
+    return _with_rates(result, alphabet) if limit == "linearised" else result
 
 
 def network(
     problem: TwoLayer,
     algorithm: OnlineSGD,
     limit: str,
-    coefficients: tuple[float, ...] | None,
-    hermite_order: int | None,
+    coefficients: tuple[float, ...],
     *,
     symbolic: bool,
     **options: Any,
 ) -> Equations:
-    """Polynomial activations, or the Hermite expansion of another."""
+    """Polynomial activations."""
     alphabet = Alphabet(problem, algorithm, symbolic_sizes=symbolic, **options)
     _check_notation(alphabet, "arnaboldi2023", "bocchi2026")
     if limit == "linearised":
         _check_plateau(alphabet)
+    powers = tuple(sympy.Rational(str(c)) for c in coefficients)
     if symbolic:
-        assert coefficients is not None
-        return _matrices(alphabet, tuple(sympy.Rational(str(c)) for c in coefficients), limit)
-    if coefficients is None:
-        assert hermite_order is not None
-        powers = hermite_coefficients(_hermite_symbols(alphabet, positive_integer(hermite_order, "hermite_order")))
-    else:
-        powers = [sympy.Rational(str(c)) for c in coefficients]
+        return _matrices(alphabet, powers, limit)
     _check_size(problem, len(powers) - 1, limit)
     model = PolynomialNetwork(alphabet, powers)
     result = in_indices(alphabet, model.moments(), limit, model.covariance() if limit == "sde" else None)
@@ -102,7 +119,7 @@ def _with_rates(result: Equations, alphabet: Alphabet) -> Equations:
             f"limit = 'linearised' was given, but {error}: the activation has a linear part, students learn at "
             "once and there is no plateau to leave. dimfree.fixed_points finds where they come to rest."
         ) from None
-    extra = {"rates": rates, "plateau": plateau, "_lines": tuple(_rate_lines(alphabet, rates, plateau["norm"]))}
+    extra = {"rates": rates, "plateau": plateau, "_lines": _rate_lines(alphabet, rates, plateau["norm"])}
     return dataclasses.replace(result, **extra)
 
 
@@ -116,7 +133,7 @@ def _matrices(alphabet: Alphabet, coefficients: tuple[Any, ...], limit: str) -> 
     if limit == "ode":
         return in_matrices(alphabet, model, limit)
     rates, plateau = _matrix_rates(alphabet, model)
-    lines = tuple(_rate_lines(alphabet, rates, plateau["norm"]))
+    lines = _rate_lines(alphabet, rates, plateau["norm"])
     return in_matrices(alphabet, model, limit, {"rates": rates, "plateau": plateau, "_lines": lines})
 
 
@@ -151,18 +168,22 @@ def _matrix_rates(alphabet: Alphabet, model: QuadraticNetwork) -> tuple[dict[str
     return {name: sympy.factor(sympy.expand(value)) for name, value in rates.items()}, plateau
 
 
-def _rate_lines(alphabet: Alphabet, rates: dict[str, Any], norm: Any) -> list[tuple[str, tuple[str, ...]]]:
-    """LaTeX of the linear system; `norm` is the drift of q, for the plateau to be where it vanishes."""
+def _rate_lines(alphabet: Alphabet, rates: dict[str, Any], norm: Any) -> Callable[[], Lines]:
+    """What writes the linear system; `norm` is the drift of q, for the plateau to be where it vanishes."""
     clock, Q, M = alphabet.notation.clock, alphabet.name("Q"), alphabet.name("M")
     names = {"M": rf"\omega_{{{M}}}", "Q": rf"\omega_{{{Q}}}", "norm": r"\omega_q"}
     moves = {"M": M, "Q": rf"{Q}_{{jl}}", "norm": r"\delta q"}
     where = {"Q": r" \qquad (j \ne l)", "norm": rf" \qquad ({Q} = (q + \delta q) \, I)"}
-    lines = [
-        (rf"\frac{{d {moves[name]}}}{{d {clock}}}", (rf"{names[name]} \, {moves[name]}{where.get(name, '')}",))
-        for name in rates
-    ]
-    lines += [(names[name], latex_sum(value, alphabet.rate)) for name, value in rates.items()]
-    return lines if alphabet.sphere else [*lines, ("0", latex_sum(norm, alphabet.rate))]
+
+    def lines() -> Lines:
+        linear = tuple(
+            (rf"\frac{{d {moves[name]}}}{{d {clock}}}", (rf"{names[name]} \, {moves[name]}{where.get(name, '')}",))
+            for name in rates
+        )
+        values = tuple((names[name], latex_sum(value, alphabet.rate)) for name, value in rates.items())
+        return (*linear, *values, *(() if alphabet.sphere else (("0", latex_sum(norm, alphabet.rate)),)))
+
+    return lines
 
 
 def _check_notation(alphabet: Alphabet, *sources: str) -> None:
@@ -198,24 +219,3 @@ def _check_size(problem: TwoLayer, degree: int, limit: str) -> None:
             f"{problem!r} has averages of degree {highest} in {fields} fields, of {monomials} kinds: too many to write "
             f"out; {remedy}. dimfree.{'sde' if limit == 'sde' else 'ode'} has the numbers."
         )
-
-
-def _hermite_symbols(alphabet: Alphabet, order: int) -> list[Any]:
-    r"""Symbols for $c_n = \mathbb{E}[g(z) \mathrm{He}_n(z)]$, with their values; those that vanish are zero."""
-    function = alphabet.problem.activation.function  # pyright: ignore
-    symbols: list[Any] = []
-    for n in range(order + 1):
-
-        def integrand(x: float, n: int = n) -> float:
-            return float(function(np.asarray(x))) * scipy.special.eval_hermitenorm(n, x) * math.exp(-(x**2) / 2)
-
-        value = scipy.integrate.quad(integrand, -12, 12, points=(0.0,), limit=200, epsabs=1e-13)[0] / math.sqrt(
-            2 * math.pi
-        )
-        if abs(value) < 1e-11:
-            symbols.append(sympy.Integer(0))
-            continue
-        symbol = sympy.Symbol(f"c_{n}", real=True)
-        alphabet.values[symbol], alphabet.code[symbol] = value, f"c_{n}"
-        symbols.append(symbol)
-    return symbols

@@ -5,8 +5,8 @@ from typing import Any
 
 import sympy
 
+from .committees import Committee
 from .moments import SymbolicMoments
-from .notation import Alphabet
 
 Covariance = Callable[[Any, Any], Any]
 
@@ -51,25 +51,8 @@ def _square(determinant: Any, mixed: Any, first: Any, second: Any) -> Any:
     return 4 / (sympy.pi**2 * sympy.sqrt(determinant)) * sympy.asin(mixed / sympy.sqrt(first * second))
 
 
-class ErfNetwork:
+class ErfNetwork(Committee):
     """The moments of a committee of given widths."""
-
-    def __init__(self, alphabet: Alphabet):
-        self.alphabet = alphabet
-        p, k = alphabet.problem.width, alphabet.problem.teacher_width
-        scales = {"mean": lambda n: sympy.Rational(1, n), "sqrt": lambda n: 1 / sympy.sqrt(n), "sum": lambda n: 1}
-        scale = scales[alphabet.problem.normalisation]  # pyright: ignore
-        self.scale = scale(p)
-        self.weights = [scale(p) * alphabet.readout(i) for i in range(p)]
-        self.weights += [-scale(k) * alphabet.teacher_readout(r) for r in range(k)]
-
-    def overlap(self, s: int, t: int) -> Any:
-        """The covariance of two fields, students first."""
-        alphabet, p = self.alphabet, self.alphabet.problem.width
-        s, t = min(s, t), max(s, t)
-        if t < p:
-            return alphabet.Q(s, t)
-        return alphabet.M(s, t - p) if s < p else alphabet.P(s - p, t - p)
 
     def moments(self) -> SymbolicMoments:
         """All means."""

@@ -30,8 +30,7 @@ def equations(
 
     For polynomial activations every average is a finite sum, by Wick's theorem, and so are drift, corrector and
     covariance; for the error function the drift is a sum of the integrals $I_2, I_3, I_4$ of Saad and Solla; for any
-    other activation $g$ it is that of its Hermite expansion $\sum_{n \le N} \tfrac{c_n}{n!} \mathrm{He}_n$, exact as
-    $N \to \infty$ where students and teachers have unit norm.
+    other activation, on the sphere, it is a series in Hermite coefficients up to an order N.
 
     **Arguments:**
 
@@ -44,7 +43,8 @@ def equations(
     - `sizes`: `"symbolic"` leaves the widths p and k (the order of a tensor) as symbols, which quadratic networks and
       tensors allow, in products and traces of Q, M and P; `"given"` writes one equation for each coordinate. If left
       out, symbolic for quadratic networks with more than one student or teacher.
-    - `hermite_order`: N, for activations that are neither polynomial nor `erf`.
+    - `hermite_order`: N, for activations that are not polynomial. What one field contributes is expanded up to it:
+      $c_n^{(r,s)} = \mathbb{E}[g'(z)^r g(z)^s \mathrm{He}_n(z)]$, $n \le N$.
     - `orthonormal_teachers`: whether P is the identity, as that of a `State` is unless it is given.
 
     Needs sympy, of the extra `exact`.
@@ -78,7 +78,7 @@ def equations(
         from .assembling import tensor
 
         return tensor(problem, algorithm, limit, symbolic=sizes == "symbolic", **options)
-    from .assembling import committee, network
+    from .assembling import committee, expansion, network
 
     integrals = problem.activation.integrals
     if isinstance(integrals, Square):
@@ -96,13 +96,15 @@ def equations(
             f"sizes = 'symbolic' was given, but the activation is {problem.activation.name!r}: with widths as symbols "
             "only quadratic networks have a compact form; leave it out, for the widths of the problem."
         )
-    if isinstance(integrals, Erf) and hermite_order is None:
+    if hermite_order is not None:
+        return expansion(problem, algorithm, limit, hermite_order, **options)
+    if isinstance(integrals, Erf):
         return committee(problem, algorithm, limit, **options)
-    if coefficients is None and hermite_order is None:
+    if coefficients is None:
         raise InvalidInput(
             f"The activation {problem.activation.name!r} is neither a polynomial nor erf: its averages have no closed "
-            "form. Pass hermite_order=4, say, for the equations of its Hermite expansion up to that order."
+            "form. Pass hermite_order=4, say, for a series in its Hermite coefficients up to that order, on the sphere."
         )
     wide = problem.width * problem.teacher_width > 1
     symbolic = sizes == "symbolic" or (sizes is None and quadratic and wide and limit != "sde")
-    return network(problem, algorithm, limit, coefficients, hermite_order, symbolic=symbolic, **options)
+    return network(problem, algorithm, limit, coefficients, symbolic=symbolic, **options)

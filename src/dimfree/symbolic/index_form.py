@@ -9,7 +9,7 @@ from ..problems import TwoLayer
 from .drifts import Label, first_order, labels, second_order, symbol_of
 from .moments import SymbolicMoments
 from .notation import Alphabet
-from .result import Equations
+from .result import Equations, Lines
 from .writing import assignments, function, latex_sum, module
 
 
@@ -57,22 +57,23 @@ def in_indices(
         factor = per_clock / (batch**2 * alphabet.d)
         covariance = covariance.applyfunc(lambda entry: sympy.expand(factor * entry))
 
-    clock = sympy.latex(alphabet.clock)
-    lines = [
-        (rf"\frac{{d {sympy.latex(symbols[key])}}}{{d {clock}}}", latex_sum(side, alphabet.rate))
-        for key, side in drift.items()
-    ]
-    if covariance is not None:
-        names = [sympy.latex(symbol) for symbol in symbols.values()]
-        lines += [
-            (
-                rf"\frac{{d \langle {names[a]}, {names[b]} \rangle}}{{d {clock}}}",
-                latex_sum(alphabet.d * covariance[a, b], alphabet.rate, over=alphabet.d),
-            )
-            for a in range(len(names))
-            for b in range(a, len(names))
+    def lines() -> Lines:
+        clock = sympy.latex(alphabet.clock)
+        found = [
+            (rf"\frac{{d {sympy.latex(symbols[key])}}}{{d {clock}}}", latex_sum(side, alphabet.rate))
+            for key, side in drift.items()
         ]
-    lines.append((alphabet.name("risk"), latex_sum(risk, alphabet.rate)))
+        if covariance is not None:
+            names = [sympy.latex(symbol) for symbol in symbols.values()]
+            found += [
+                (
+                    rf"\frac{{d \langle {names[a]}, {names[b]} \rangle}}{{d {clock}}}",
+                    latex_sum(alphabet.d * covariance[a, b], alphabet.rate, over=alphabet.d),
+                )
+                for a in range(len(names))
+                for b in range(a, len(names))
+            ]
+        return (*found, (alphabet.name("risk"), latex_sum(risk, alphabet.rate)))
 
     def source() -> str:
         return _source(alphabet, drift, risk, covariance)
@@ -89,7 +90,7 @@ def in_indices(
         risk=risk,
         covariance=covariance,
         values=dict(alphabet.values),
-        **{"_lines": tuple(lines), "_conditions": conditions(alphabet), "_source": source, **(extra or {})},
+        **{"_lines": lines, "_conditions": conditions(alphabet), "_source": source, **(extra or {})},
     )
 
 

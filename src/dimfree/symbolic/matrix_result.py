@@ -111,7 +111,7 @@ def in_matrices(
         risk=write.expression(risk, None),
         values=dict(alphabet.values),
         **{
-            "_lines": tuple(lines),
+            "_lines": lambda: tuple(lines),
             "_conditions": tuple(given),
             "_source": source,
             "_symbolic": True,

@@ -1,18 +1,18 @@
 """Two-layer networks with a polynomial activation: all averages are finite Wick sums."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import sympy
 
+from .committees import Committee
 from .drifts import Label, labels, on_sphere
 from .moments import SymbolicMoments
 from .notation import Alphabet
 from .wick import GaussianFields
 
 
-class PolynomialNetwork:
+class PolynomialNetwork(Committee):
     r"""The error $e = \sum_s c_s g(u_s) - \zeta$ of a network of given widths, as a polynomial of its fields.
 
     **Arguments:**
@@ -22,21 +22,20 @@ class PolynomialNetwork:
     """
 
     def __init__(self, alphabet: Alphabet, coefficients: Sequence[Any]):
-        self.alphabet = alphabet
-        p, k = alphabet.problem.width, alphabet.problem.teacher_width
-        self.p, self.k = p, k
-        scales = {"mean": (sympy.Integer(1) / p, sympy.Integer(1) / k), "sum": (sympy.Integer(1),) * 2}
         # p^-1/2 is not rational: a symbol that gets its value at the end.
-        roots = tuple(sympy.Dummy(f"scale{i}") for i in range(2))
-        own, teachers = scales.get(alphabet.problem.normalisation, roots)  # pyright: ignore
-        self._roots = dict(zip(roots, (1 / sympy.sqrt(p), 1 / sympy.sqrt(k)), strict=True))
-        self.weights = [own * alphabet.readout(i) for i in range(p)]
-        self.weights += [-teachers * alphabet.teacher_readout(r) for r in range(k)]
-        covariance = [[self._overlap(s, t) for t in range(p + k)] + [sympy.Integer(0)] for s in range(p + k)]
+        self._roots = {}
+        if alphabet.problem.normalisation == "sqrt":  # pyright: ignore
+            roots = sympy.symbols("scale_p scale_k", cls=sympy.Dummy)
+            super().__init__(alphabet, roots)
+            self._roots = dict(zip(roots, self.scales, strict=True))
+        else:
+            super().__init__(alphabet)
+        p, k = self.p, self.k
+        covariance = [[self.overlap(s, t) for t in range(p + k)] + [sympy.Integer(0)] for s in range(p + k)]
         covariance.append([sympy.Integer(0)] * (p + k) + [alphabet.noise])
         inverse = sympy.Symbol("B_inverse")
         self._inverse_batch = inverse if alphabet.batch_size != 1 else sympy.Integer(1)
-        parameters = [*self.weights, *coefficients, alphabet.learning_rate, alphabet.readout_rate, inverse, own]
+        parameters = [*self.weights, *coefficients, alphabet.learning_rate, alphabet.readout_rate, inverse, self.scale]
         fields = self.fields = GaussianFields(covariance, parameters)
         u = fields.fields[: p + k]
         activation = [fields.number(c) for c in coefficients]
@@ -48,25 +47,13 @@ class PolynomialNetwork:
             error = error + weight * output
         self.error = error
         self.slopes = [weight * _value(slope, each) for weight, each in zip(self.weight[:p], u, strict=False)]
-        self.scale = fields.number(own)
+        self.front = fields.number(self.scale)
         self.u = u
-
-    def _overlap(self, s: int, t: int) -> Any:
-        alphabet, p = self.alphabet, self.p
-        if s > t:
-            s, t = t, s
-        if t < p:
-            return alphabet.Q(s, t)
-        return alphabet.M(s, t - p) if s < p else alphabet.P(s - p, t - p)
 
     def expression(self, element: Any) -> Any:
         """An element of the ring of coefficients, as a sympy expression."""
         expression = element.as_expr()
-        return (
-            expression.subs({**self._roots, self._inverse_batch: 1 / self.alphabet.batch_size})
-            if element
-            else expression
-        )
+        return expression.subs({**self._roots, self._inverse_batch: 1 / self.alphabet.batch_size})
 
     def moments(self) -> SymbolicMoments:
         """All means."""
@@ -77,7 +64,7 @@ class PolynomialNetwork:
         for i in range(self.p):
             for j in range(i, self.p):
                 square[i][j] = square[j][i] = self.expression(average(gradient[i] * gradient[j]))
-        readout = [self.expression(average(error * output) * self.scale) for output in self.outputs[: self.p]]
+        readout = [self.expression(average(error * output) * self.front) for output in self.outputs[: self.p]]
         return SymbolicMoments(
             student=[row[: self.p] for row in mean],
             teacher=[row[self.p :] for row in mean],
@@ -95,7 +82,7 @@ class PolynomialNetwork:
         def free(label: Label) -> Any:
             kind, i, *j = label
             if kind == "readout":
-                return -number(alphabet.readout_rate) * self.scale * (self.error * self.outputs[i])
+                return -number(alphabet.readout_rate) * self.front * (self.error * self.outputs[i])
             if kind == "M":
                 return -rate * (gradient[i] * self.u[self.p + j[0]])
             both = gradient[i] * self.u[j[0]] + gradient[j[0]] * self.u[i]
@@ -111,16 +98,6 @@ class PolynomialNetwork:
             for b in range(a, size):
                 matrix[a, b] = matrix[b, a] = self.expression(self.fields.covariance_of(increments[a], increments[b]))
         return matrix
-
-
-def hermite_coefficients(symbols: Sequence[Any]) -> list[Any]:
-    r"""The coefficients, by powers of x, of $\sum_n \tfrac{c_n}{n!} \mathrm{He}_n(x)$."""
-    total = [sympy.Integer(0)] * len(symbols)
-    for n, symbol in enumerate(symbols):
-        for j in range(n // 2 + 1):
-            factor = sympy.Rational((-1) ** j, math.factorial(j) * 2**j * math.factorial(n - 2 * j))
-            total[n - 2 * j] = total[n - 2 * j] + factor * symbol
-    return total
 
 
 def _value(coefficients: Sequence[Any], field: Any) -> Any:

@@ -8,6 +8,8 @@ from typing import Any
 from ..algorithms import OnlineSGD
 from ..problems import Problem
 
+Lines = tuple[tuple[str, tuple[str, ...]], ...]
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Equations:
@@ -45,8 +47,8 @@ class Equations:
     rates: dict[str, Any] = dataclasses.field(default_factory=dict)
     plateau: dict[str, Any] = dataclasses.field(default_factory=dict)
     values: dict[Any, float] = dataclasses.field(default_factory=dict)
-    # Lines of LaTeX, left-hand side and right-hand sides of one equation each; and what writes the source.
-    _lines: tuple[tuple[str, tuple[str, ...]], ...] = dataclasses.field(default=(), repr=False)
+    # What writes the LaTeX (the left-hand side and the lines of the right-hand side of each equation) and the source.
+    _lines: Callable[[], Lines] = dataclasses.field(default=tuple, repr=False)
     _conditions: tuple[str, ...] = dataclasses.field(default=(), repr=False)
     _source: Callable[[], str] | None = dataclasses.field(default=None, repr=False)
     _symbolic: bool = dataclasses.field(default=False, repr=False)
@@ -82,7 +84,7 @@ class Equations:
     def to_latex(self) -> str:
         r"""The system as LaTeX, for a display: a block `aligned`, without the dollar signs."""
         rows = []
-        for left, right in self._lines:
+        for left, right in self._lines():
             first, *others = right
             rows.append(rf"{left} &= {first}")
             rows.extend(rf"&\quad {other}" for other in others)

@@ -118,7 +118,7 @@ def in_statistics(alphabet: Alphabet, model: Tensor, limit: str) -> Equations:
         risk=risk,
         covariance=covariance,
         values=dict(alphabet.values),
-        _lines=tuple(lines),
+        _lines=lambda: tuple(lines),
         _conditions=("u_1 = m", r"u_2 = r_\perp^2"),
         _source=source,
         _symbolic=alphabet.symbolic_sizes,

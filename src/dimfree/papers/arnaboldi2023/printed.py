@@ -17,7 +17,7 @@ from .printed_landscape import landscape
 from .printed_means import means
 from .printed_system import derived, gamma_and_noise
 
-P = 3  # width of what is compared coordinate by coordinate
+P = 2  # width of what is compared coordinate by coordinate
 
 
 def equations() -> tuple[PrintedEquation, ...]:
