@@ -23,6 +23,7 @@ EXTRAS = {
         "yaml",
         "zarr",
     ),
+    "exact": ("sympy",),
 }
 _PACKAGES = ("jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
 
