@@ -1,4 +1,4 @@
-"""The command line: solve, check, study, reproduce, doctor.
+"""The command line: solve, check, equations, study, reproduce, doctor.
 
 Nothing heavy is imported before it is needed, so that `dimfree --help` answers at once.
 """
@@ -256,6 +256,54 @@ def check(
     else:
         typer.echo(f"{stated!r}\n{sgd!r}\n{result}")
     raise typer.Exit(0 if result.agrees else 1)
+
+
+@app.command()
+def equations(
+    problem: ProblemName = "phase-retrieval",
+    width: Width = 1,
+    teacher_width: TeacherWidth = None,
+    activation: Activation = None,
+    noise: Noise = 0.0,
+    learning_rate: LearningRate = 0.1,
+    batch_size: BatchSize = 1,
+    sphere: Sphere = False,
+    ridge: Ridge = 0.0,
+    readout_rate: ReadoutRate = None,
+    limit: Annotated[Literal["ode", "sde", "linearised"], typer.Option(help="Which limit.")] = "ode",
+    notation: Annotated[
+        str, typer.Option(help="Ours (dimfree), or that of a source, such as arnaboldi2023.")
+    ] = "dimfree",
+    sizes: Annotated[
+        Literal["symbolic", "given"] | None,
+        typer.Option(help="Widths as symbols, or as given [default: symbolic for wide quadratic networks]."),
+    ] = None,
+    hermite_order: Annotated[
+        int | None, typer.Option(help="Order of the series in Hermite coefficients, for other activations.")
+    ] = None,
+    latex: Annotated[bool, typer.Option("--latex", help="Print LaTeX.")] = False,
+    python: Annotated[bool, typer.Option("--python", help="Print Python that needs NumPy only.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print a limit of SGD as equations.
+
+    Every number that is neither zero nor one is a symbol; its value is printed below the equations.
+    """
+    with _plainly():
+        if latex + python + as_json > 1:
+            raise _invalid("--latex, --python and --json were given together; choose one.")
+        stated = _problem(problem, width, teacher_width, activation, noise)
+        sgd = dimfree.OnlineSGD(
+            learning_rate, batch_size=batch_size, sphere=sphere, ridge=ridge, readout_rate=readout_rate
+        )
+        found = dimfree.equations(stated, sgd, limit, notation=notation, sizes=sizes, hermite_order=hermite_order)
+        if as_json:
+            version = importlib.metadata.version("dimfree")
+            _print_json({"schema": "dimfree.equations/1", "dimfree": version, **found.to_dict()})
+        elif latex:
+            typer.echo(found.to_latex())
+        else:
+            typer.echo(found.to_python() if python else str(found))
 
 
 @app.command()

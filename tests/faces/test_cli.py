@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import jax
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -24,11 +25,11 @@ def test_help_names_the_commands_and_imports_nothing_heavy():
         "import sys\nfrom typer.testing import CliRunner\nfrom dimfree.cli import app\n"
         "result = CliRunner().invoke(app, ['--help'])\nassert result.exit_code == 0, result.output\n"
         "print(result.output)\n"
-        "assert not {'jax', 'diffrax', 'xarray', 'matplotlib', 'numpy'} & set(sys.modules), 'heavy'\n"
+        "assert not {'jax', 'diffrax', 'xarray', 'matplotlib', 'numpy', 'sympy'} & set(sys.modules), 'heavy'\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    for command in ("solve", "check", "reproduce", "doctor"):
+    for command in ("solve", "check", "equations", "reproduce", "doctor"):
         assert command in done.stdout
 
 
@@ -192,3 +193,23 @@ def test_bad_input_is_one_message_with_exit_code_2(arguments, words):
     assert result.exit_code == 2
     assert words in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_equations_print_text_latex_python_and_json():
+    sphere = ["equations", "--sphere", "--noise", "0.2", "--notation", "arnaboldi2023"]
+    assert "d m / d t = " in call(*sphere).stdout
+    assert call(*sphere, "--latex").stdout.startswith("\\begin{aligned}")
+    names = {}
+    exec(call(*sphere, "--python").stdout, names)
+    drift = names["drift"]([[1.0]], np.array([[0.5]]))[1][0, 0]
+    assert abs(drift - 0.5 * (4 * (1 - 0.6) * (1 - 0.25) - 2 * 0.1 * 0.2)) < 1e-15
+    report = json.loads(call(*sphere, "--json").stdout)
+    assert report["schema"] == "dimfree.equations/1"
+    assert report["values"] == {"\\gamma": 0.1, "\\Delta": 0.2}
+
+
+def test_equations_that_cannot_be_given_say_why():
+    result = call("equations", "--problem", "single-index", "--activation", "tanh")
+    assert result.exit_code == 2
+    assert "hermite_order" in result.stderr
+    assert call("equations", "--latex", "--python").exit_code == 2
