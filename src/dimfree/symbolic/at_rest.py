@@ -26,7 +26,7 @@ def fixed_points(drift: Mapping[str, Any], symbols: Mapping[str, Any]) -> tuple[
             points.extend(_pair(pair, unknowns))
     found: list[dict[str, Any]] = []
     for point in points:
-        named = {key: sympy.simplify(point[symbol]) for key, symbol in zip(keys, unknowns, strict=True)}
+        named = {key: point[symbol] for key, symbol in zip(keys, unknowns, strict=True)}
         if named not in found and all(sympy.simplify(side.subs(point)) == 0 for side in drift.values()):
             found.append(named)
     return tuple(found)
@@ -48,8 +48,12 @@ def _pair(pair: tuple[Any, ...], unknowns: list[Any]) -> list[dict[Any, Any]]:
 def _roots(factor: Any, x: Any) -> list[Any]:
     """The real-looking roots of a polynomial of degree at most two in x, or in its square."""
     polynomial = sympy.Poly(factor, x)
+    if polynomial.degree() == 2 and not polynomial.coeff_monomial(x):
+        leading, _, constant = polynomial.all_coeffs()
+        root = sympy.sqrt(sympy.factor(sympy.cancel(-constant / leading)))
+        return [-root, root]
     if polynomial.degree() <= 2:
-        return sympy.solve(factor, x)
+        return _short_roots(polynomial)
     if polynomial.degree() == 4 and not any(polynomial.coeff_monomial(x**n) for n in (1, 3)):
         square = sympy.Dummy()
         roots = sympy.solve(factor.subs(x, sympy.sqrt(square)), square)

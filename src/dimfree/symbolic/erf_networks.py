@@ -1,5 +1,6 @@
 """Committees of error functions: averages in closed form, with the Saad-Solla integrals."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +8,7 @@ import sympy
 
 from .committees import Committee
 from .moments import SymbolicMoments
+from .writing import latex_terms
 
 Covariance = Callable[[Any, Any], Any]
 
@@ -80,7 +82,7 @@ class ErfNetwork(Committee):
     def lines(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """LaTeX of the system for any widths, as sums of the integrals, and of the integrals."""
         alphabet, notation = self.alphabet, self.alphabet.notation
-        latex = sympy.latex
+        latex = functools.partial(sympy.latex, inv_trig_style="full")
         clock = notation.clock
         speed = latex(alphabet.alpha_per_clock * alphabet.learning_rate / alphabet.batch_size)
         second = latex(alphabet.alpha_per_clock * alphabet.learning_rate**2 / alphabet.batch_size**2)
@@ -137,10 +139,10 @@ class ErfNetwork(Committee):
         lines += [
             (r"I_4(a, b, c, d)", (latex(_square(determinant, mixed, *sizes)),)),
             (r"\Lambda_4", (latex(_determinant(C, "a", "b")),)),
-            (r"\Lambda_0", (latex(_reduced(C, determinant, "a", "b", "c", "d")),)),
+            (r"\Lambda_0", latex_terms(_reduced(C, determinant, "a", "b", "c", "d"))),
         ]
         for size, name in zip(sizes, "cd", strict=True):
-            lines.append((latex(size), (latex(determinant + _reduced(C, determinant, "a", "b", name, name)),)))
+            lines.append((latex(size), latex_terms(determinant + _reduced(C, determinant, "a", "b", name, name))))
         return tuple(lines)
 
     def conditions(self) -> tuple[str, ...]:

@@ -66,18 +66,21 @@ def in_statistics(alphabet: Alphabet, model: Tensor, limit: str) -> Equations:
         # Without a ridge the second is a power of Q times something short.
         power = model.Q ** (model.order - 1)
         rest = simplified((of_Q - 2 * model.M * of_M) / power)
-        return {"m": of_M.subs(back), "r2": power.subs(back) * sympy.factor(rest.subs(back))}
+        return {"m": sympy.factor_terms(of_M).subs(back), "r2": power.subs(back) * sympy.factor(rest.subs(back))}
 
     drift, corrector = changed(base.drift), changed(base.corrector)
     risk = base.risk.subs(back)
     if covariance is not None:
         jacobian = sympy.Matrix([[0, 1], [1, -2 * model.M]])
         moved = jacobian * base.covariance * jacobian.T
-        covariance = moved.applyfunc(lambda entry: sympy.factor(simplified(entry).subs(back)))
+        short = model.Q ** (model.order - 2)
+        covariance = moved.applyfunc(
+            lambda entry: short.subs(back) * sympy.factor(simplified(entry / short).subs(back))
+        )
     symbols = {"m": u1, "r2": u2}
     clock = alphabet.notation.clock
     lines: list[tuple[str, tuple[str, ...]]] = [
-        (rf"\dot u_{i}", (sympy.latex(sympy.factor(side)),)) for i, side in enumerate(drift.values(), 1)
+        (rf"\dot u_{i}", (sympy.latex(side),)) for i, side in enumerate(drift.values(), 1)
     ]
     if covariance is not None:
         lines += [

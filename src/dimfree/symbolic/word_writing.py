@@ -56,10 +56,8 @@ class WordWriter:
                     power = -1
                 part = by_power.setdefault(power, {})
                 part[key] = part.get(key, 0) + term
-        pieces: list[str] = []
-        for power in sorted(by_power):
-            pieces.extend(self._factored(by_power[power]))
-        return broken(pieces) if pieces else ("0",)
+        groups = [self._factored(by_power[power]) for power in sorted(by_power)]
+        return broken(groups) if groups else ("0",)
 
     def _factored(self, part: dict) -> list[str]:
         common = common_factor([term for value in part.values() for term in sympy.Add.make_args(value)])
@@ -69,6 +67,7 @@ class WordWriter:
                 text = " ".join(self._trace(trace, count) for trace, count in _counted(traces))
                 factors.setdefault(word, []).append(_signed(term, text))
         inner: list[str] = []
+        words = len(factors)
         for word in sorted(factors, key=lambda each: (len(each), each)):
             terms = factors[word]
             body = self._word(word)
@@ -78,15 +77,16 @@ class WordWriter:
                     for term in terms
                 )
             else:
-                inner.append(rf"+ \bigl( {' '.join(terms).removeprefix('+ ')} \bigr) {body}")
+                first, *middle, last = terms
+                inner.extend([rf"+ \bigl( {first.removeprefix('+ ')}", *middle, rf"{last} \bigr) {body}"])
         sign, front = ("-", -common) if common.could_extract_minus_sign() else ("+", common)
         if front == 1 and sign == "+":
             return inner
         head = "" if front == 1 else sympy.latex(front)
-        if len(inner) == 1:
-            text = inner[0]
+        if words == 1 and () not in factors:
+            text, *inner = inner
             sign = "+" if (sign == text[0]) else "-"
-            return [f"{sign} {head} {text[2:]}"]
+            return [f"{sign} {head} {text[2:]}", *inner]
         return [rf"{sign} {head} \Bigl[ {inner[0].removeprefix('+ ')}", *inner[1:-1], rf"{inner[-1]} \Bigr]"]
 
     def _word(self, word: Word) -> str:

@@ -1,12 +1,13 @@
 """How expressions are written: LaTeX in lines of a bearable length, and NumPy."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sympy
 from sympy.printing.numpy import NumPyPrinter
 
-_LINE = 170  # characters of LaTeX, about half of which are seen
+_LINE = 40  # characters that are seen
 _SHORT = 6  # terms up to which a sum in brackets is not broken
 
 
@@ -23,10 +24,8 @@ def latex_sum(expression: Any, rate: Any, over: Any = 1) -> tuple[str, ...]:
     if expression == 0:
         return ("0",)
     powers = sympy.collect(expression, rate, evaluate=False)
-    pieces: list[str] = []
-    for power in sorted(powers, key=lambda each: sympy.degree(each, rate) if each.has(rate) else 0):
-        pieces.extend(_factored(powers[power], power / over))
-    return broken(pieces)
+    ordered = sorted(powers, key=lambda each: sympy.degree(each, rate) if each.has(rate) else 0)
+    return broken([_factored(powers[power], power / over) for power in ordered])
 
 
 def _factored(part: Any, front: Any) -> list[str]:
@@ -59,16 +58,30 @@ def _signed(terms: Iterable[Any]) -> list[str]:
     return written
 
 
-def broken(pieces: Sequence[str]) -> tuple[str, ...]:
-    """Signed pieces joined to lines; the first has no plus."""
-    lines, current = [], ""
-    for piece in pieces:
-        if current and len(current) + len(piece) > _LINE:
-            lines.append(current)
-            current = ""
-        current = f"{current} {piece}".strip()
-    lines.append(current)
-    return (lines[0].removeprefix("+ "), *lines[1:])
+def broken(groups: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Groups of signed pieces in lines, each group on lines of its own if one is not enough for all."""
+    pieces = [piece for group in groups for piece in group]
+    lines: list[list[str]] = [[]]
+    for group in groups if sum(map(_seen, pieces)) > _LINE else [pieces]:
+        if lines[-1]:
+            lines.append([])
+        for piece in group:
+            if lines[-1] and sum(map(_seen, lines[-1])) + _seen(piece) > _LINE:
+                lines.append([])
+            lines[-1].append(piece)
+    first, *others = (" ".join(line) for line in lines)
+    return (first.removeprefix("+ "), *others)
+
+
+def _seen(text: str) -> int:
+    """About how many characters of LaTeX are seen: commands are one, and of a fraction the longer half."""
+    text = re.sub(r"\\(left|right|[Bb]igl|[Bb]igr|operatorname|tfrac|frac|quad|,)", "", text)
+    return len(re.sub(r"[{}_^\s]", "", re.sub(r"\\[a-zA-Z]+", "x", text)))
+
+
+def latex_terms(expression: Any) -> tuple[str, ...]:
+    """A sum in lines, term by term."""
+    return broken([_signed(expression.as_ordered_terms())])
 
 
 class _Printer(NumPyPrinter):
