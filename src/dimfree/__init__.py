@@ -23,9 +23,10 @@ if TYPE_CHECKING:
         FixedPoint,
         FixedPoints,
         HessianSpectrum,
-        Regimes,
         InformationExponent,
+        Regimes,
         SampleComplexity,
+        WidthGain,
         basins,
         best_learning_rate,
         best_schedule,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         information_exponent,
         late_risk,
         norm_learning,
+        overparameterisation_gain,
         particle_error,
         plateau,
         quadratic_critical_points,
@@ -66,7 +68,6 @@ if TYPE_CHECKING:
     from .simulation import random_state, simulate, simulate_reused
     from .solving import MeanFieldSolution, dmft, solve
     from .state import State, WideState
-    from .state import State
     from .studies import Study, open_study
     from .symbolic import Equations, equations
     from .trajectory import Outcome, Trajectory
@@ -121,6 +122,8 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "best_learning_rate",
     "best_schedule",
     "BestLearningRate",
+    "overparameterisation_gain",
+    "WidthGain",
     "fixed_points",
     "FixedPoints",
     "FixedPoint",
@@ -174,9 +177,10 @@ _HOMES = {
         "FixedPoint",
         "FixedPoints",
         "HessianSpectrum",
-        "Regimes",
         "InformationExponent",
+        "Regimes",
         "SampleComplexity",
+        "WidthGain",
         "basins",
         "best_learning_rate",
         "best_schedule",
@@ -190,6 +194,7 @@ _HOMES = {
         "information_exponent",
         "late_risk",
         "norm_learning",
+        "overparameterisation_gain",
         "particle_error",
         "plateau",
         "quadratic_critical_points",
@@ -200,7 +205,6 @@ _HOMES = {
     "symbolic": ("Equations", "equations"),
     "papers": ("Claim", "Reproduction", "claims", "reproduce"),
     "state": ("State", "WideState"),
-    "state": ("State",),
     "studies": ("Study", "open_study"),
     "simulation": ("random_state", "simulate", "simulate_reused"),
     "limits": (
@@ -213,7 +217,6 @@ _HOMES = {
         "rescaled_overlaps",
         "sde",
     ),
-    "limits": ("RescaledLimit", "gradient_flow", "linear_noise", "ode", "rescaled", "rescaled_overlaps", "sde"),
     "gaussian.hermite": ("hermite_coefficients",),
     "gaussian.rules": ("GaussHermite", "Sobol"),
     "solving": ("MeanFieldSolution", "dmft", "solve"),

@@ -76,16 +76,16 @@ def test_where_no_closed_form_exists_a_scan_finds_the_same(problem, rate, sphere
     starts = random_starts(problem, d, 8, key=KEY)
     floor = found.fastest * 2.0**-6
     level = 0.9 * float(problem.risk(rest(dimfree.ode(problem, dimfree.OnlineSGD(floor, sphere=sphere)))))
+
+    def exits_at(rate):
+        limit = dimfree.ode(problem, dimfree.OnlineSGD(rate, sphere=sphere))
+        horizon = 50 * found.fastest_exit_time * found.fastest / min(rate, found.fastest)
+        return deterministic_exits(limit, starts, horizon, Fallen(problem, level))
+
+    leaves = np.isfinite(exits_at(floor))  # an odd target is not found from the wrong side
+    assert leaves.any()
     scanned = found.fastest * np.linspace(0.9, 1.1, 9)
-    exits = [
-        deterministic_exits(
-            dimfree.ode(problem, dimfree.OnlineSGD(each, sphere=sphere)),
-            starts,
-            50 * found.fastest_exit_time,
-            Fallen(problem, level),
-        ).mean()
-        for each in scanned
-    ]
+    exits = [exits_at(each)[leaves].mean() for each in scanned]
     curve = np.polynomial.Polynomial.fit(scanned, exits, 3)
     minimum = (
         scanned[0] + np.argmin(curve(np.linspace(scanned[0], scanned[-1], 2001))) * (scanned[-1] - scanned[0]) / 2000
@@ -109,9 +109,28 @@ def test_a_schedule_reaches_the_target_before_the_best_constant_rate_and_is_chec
     assert when < 0.98 * min(constants)
 
 
+@pytest.mark.slow
+def test_the_gain_of_width_is_that_of_theory_and_smaller_where_the_end_state_must_be_stable():
+    problem, algorithm, d, threshold = dimfree.PhaseRetrieval(2), dimfree.OnlineSGD(0.2, sphere=True), 10**12, 0.02
+    found = dimfree.overparameterisation_gain(problem, algorithm, d, threshold, key=KEY)
+
+    def exit_time(p, rate):  # of the linearised ODE from these starts, whose overlaps are all that is random in it
+        growth = 4 * rate / p * (1 - rate / p * (1 + 1 / p + 4 / p**2))
+        overlaps = np.sum(np.square(random_starts(dimfree.PhaseRetrieval(p), d, 8, key=KEY).M), axis=(1, 2))
+        return np.mean(np.log(threshold * (p + 1) / 2 / overlaps)) / (2 * growth)
+
+    narrow = exit_time(1, 1 / 12)
+    assert found.fastest_gain == pytest.approx(narrow / exit_time(2, fastest_rate(2, 0.0)), rel=0.01)
+    assert found.gain == pytest.approx(narrow / exit_time(2, 2 / 6), rel=0.01)
+    assert found.gain < 0.98 * found.fastest_gain
+
+
 def test_a_search_that_cannot_succeed_says_why():
     problem = dimfree.PhaseRetrieval()
     with pytest.raises(dimfree.InvalidInput, match="constant, positive learning rate"):
         best_learning_rate(problem, dimfree.OnlineSGD(lambda alpha: 0.1), 1_000, key=KEY)
     with pytest.raises(dimfree.InvalidInput, match="target = 2"):
         best_schedule(problem, dimfree.OnlineSGD(0.1, sphere=True), 1_000, target=2.0, key=KEY)
+    unequal = dimfree.PhaseRetrieval(2, readout=[1.0, 2.0])
+    with pytest.raises(dimfree.InvalidInput, match="whose readouts are equal"):
+        dimfree.overparameterisation_gain(unequal, dimfree.OnlineSGD(0.1), 1_000, key=KEY)

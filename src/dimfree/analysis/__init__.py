@@ -7,6 +7,7 @@ from .fixed_points import FixedPoint, FixedPoints, fixed_points
 from .information_exponent import InformationExponent, information_exponent
 from .landscape import HessianSpectrum, hessian
 from .learning_rates import BestLearningRate, best_learning_rate, best_schedule
+from .overparameterisation import WidthGain, overparameterisation_gain
 from .particle_error import particle_error
 from .quadratic_networks import norm_learning, plateau
 from .regimes import ErrorScales, Regimes, regimes
@@ -26,9 +27,10 @@ __all__ = [
     "FixedPoint",
     "FixedPoints",
     "HessianSpectrum",
-    "Regimes",
     "InformationExponent",
+    "Regimes",
     "SampleComplexity",
+    "WidthGain",
     "basins",
     "best_learning_rate",
     "best_schedule",
@@ -42,6 +44,7 @@ __all__ = [
     "information_exponent",
     "late_risk",
     "norm_learning",
+    "overparameterisation_gain",
     "particle_error",
     "plateau",
     "quadratic_critical_points",

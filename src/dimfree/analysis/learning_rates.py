@@ -66,6 +66,7 @@ def best_learning_rate(
     the solver, and the zero of $d \, \text{exit time} / d \log \text{learning rate}$ is found. A rate counts only if
     the learned state is stable: the end state of a small rate is followed as the rate grows, until a perturbation of it
     grows. For quadratic networks of width two and more the fastest rate leaves the plateau and then does not learn.
+    Starts that do not leave at any rate do not count: with an odd link such as He3, those on the wrong side.
 
     Quadratic networks on the sphere have their fastest rate near $p / (2 k c)$, $c = 1/k + 1/p + 4/p^2 + \Delta/2$, and
     for k = 1 a stable end below $2 p / (12 + \Delta)$. Arnaboldi et al. 2023, Appendix C.4, has the first only, and a
@@ -85,7 +86,7 @@ def best_learning_rate(
     starts = random_starts(problem, d, _STARTS, key=key)
     rates = float(guess) * _GRID
     level = _exit_level(problem, _with_rate(algorithm, rates[0]), threshold)
-    search = _Search(problem, algorithm, starts, level, _patience(problem, algorithm, starts, level, rates))
+    search = _search(problem, algorithm, starts, level, rates)
     exits = search.exits(rates)
     lowest = int(np.argmin(exits))
     if lowest in (0, len(rates) - 1):
@@ -186,7 +187,7 @@ class _Search(eqx.Module):
 
     def exits(self, rates: np.ndarray) -> np.ndarray:
         """Mean exit time at each rate; infinite where a start does not leave."""
-        return np.asarray(_exit_curve(self, jnp.asarray(rates), self.patience))
+        return np.asarray(_exit_times(self, jnp.asarray(rates), self.patience)).mean(axis=1)
 
     def slope(self, log_rate: float) -> float:
         """Derivative of the mean exit time with respect to the logarithm of the rate."""
@@ -217,24 +218,35 @@ class _Search(eqx.Module):
         return low
 
 
-def _patience(problem, algorithm, starts: State, level, rates: np.ndarray) -> float:
-    patience = 4.0
+def _search(problem, algorithm, starts: State, level, rates: np.ndarray) -> _Search:
+    """The search among the starts that leave at the smallest rate, at the latest sixteen times later than the first."""
+    patience, waited = 4.0, 0
     for _ in range(10):
         search = _Search(problem, algorithm, starts, level, patience)
-        exit_time = search.exits(rates)[0]
-        if np.isfinite(exit_time):
+        exits = np.asarray(_exit_times(search, jnp.asarray(rates), patience))[0]
+        leaves = np.isfinite(exits)
+        waited += leaves.any()
+        if leaves.all() or waited == 3:
             # Near the end of stability it takes much longer than at a small rate.
-            return 100 * exit_time * rates[0]
+            return _Search(problem, algorithm, _chosen(starts, leaves), level, 100 * exits[leaves].mean() * rates[0])
         patience *= 4
     raise InvalidInput(
         f"Even at learning rate {rates[0]:.3g} the ODE does not leave the plateau by alpha = {patience / rates[0]:.3g}."
     )
 
 
+def _chosen(starts: State, which: np.ndarray) -> State:
+    return jax.tree.map(lambda leaf: leaf[which], starts)
+
+
 @eqx.filter_jit
-def _exit_curve(search: _Search, rates, patience):
-    arguments = (search.problem, search.algorithm, search.starts, search.level)
-    return jax.vmap(lambda rate: _mean_exit(*arguments, rate, patience / rate))(rates)
+def _exit_times(search: _Search, rates, patience):
+    """For each rate and start."""
+
+    def one(rate, start):
+        return _exit(search.problem, _with_rate(search.algorithm, rate), start, search.level, patience / rate)
+
+    return jax.vmap(lambda rate: jax.vmap(lambda start: one(rate, start))(search.starts))(rates)
 
 
 @eqx.filter_jit

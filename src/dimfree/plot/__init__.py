@@ -7,9 +7,7 @@
 """
 
 from .compare import compare, style
+from .phase_diagram import phase_diagram
 from .regimes import regimes
 
-__all__ = ["compare", "regimes", "style"]
-from .phase_diagram import phase_diagram
-
-__all__ = ["compare", "phase_diagram", "style"]
+__all__ = ["compare", "phase_diagram", "regimes", "style"]
