@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
+from scipy.ndimage import distance_transform_edt
 
 from ..analysis.regimes import LIMITS, Regimes
 from ..errors import InvalidInput
@@ -70,8 +71,9 @@ def regimes(result: Regimes, *, axes: Axes | None = None) -> Axes:
         axes.annotate(
             f"p = {result.p}, rate {result.learning_rate:.3g}",
             own,
-            xytext=(9, 7),
+            xytext=(10, -18),
             textcoords="offset points",
+            bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
             fontsize=10,
             color="#8A3C00",
             zorder=5,
@@ -89,8 +91,6 @@ def _name_regions(axes: Axes, kappa: Any, delta: Any, painted: np.ndarray) -> No
         if inside.mean() < 0.02:
             continue
         # The point of the region that is farthest from its edge.
-        from scipy.ndimage import distance_transform_edt
-
         depth: Any = distance_transform_edt(np.pad(inside, 1))
         row, column = np.unravel_index(np.argmax(depth[1:-1, 1:-1]), inside.shape)
         axes.text(kappa[column], delta[row], name, ha="center", va="center", fontsize=11, color="#222222")
