@@ -175,7 +175,7 @@ def test_two_layers_on_two_clocks_and_a_schedule():
 
     times = np.linspace(0.0, 4.0, 9)
     constant = path(lambda alpha: 1.0 + 0.0 * alpha, times)
-    conserved = np.asarray(constant.state.readout**2 / ratio - constant.state.norms)
+    conserved = np.asarray(constant.state.readout) ** 2 / ratio - np.asarray(constant.state.norms)
     np.testing.assert_allclose(conserved, np.broadcast_to(conserved[0], conserved.shape), atol=1e-6)
     assert constant.risk[-1] < 0.3 * constant.risk[0]
     # A rate 1/(1 + alpha) reaches the time log(1 + alpha).

@@ -295,7 +295,7 @@ def _rescaled(algorithm: OnlineSGD, p: int, reference: int, noise: float) -> Onl
     rate = noise * reference
     readout_rate = algorithm.readout_rate
     if readout_rate is not None:
-        readout_rate = readout_rate / algorithm.learning_rate * rate
+        readout_rate = rate * float(np.asarray(readout_rate)) / float(np.asarray(algorithm.learning_rate))
     return OnlineSGD(
         rate,
         batch_size=algorithm.batch_size,
