@@ -29,8 +29,8 @@ def predicted_fraction(rate, noise, settings: dict):
 
     On the plateau M is an Ornstein-Uhlenbeck process, from a start of variance 1/d, with growth rate
     $\omega = \gamma (4 - 24 \gamma - 2 \gamma \Delta)$ and noise $4 \gamma^2 (12 + \Delta) / d$. By the ODE
-    $u = M^2$ goes as $u / (u_\infty - u) \propto e^{2 \omega \alpha}$, so that it reaches the threshold T when the linear
-    process reaches $T u_\infty / (u_\infty - T)$. Runs that only noise takes there are left out.
+    $u = M^2$ goes as $u / (u_\infty - u) \propto e^{2 \omega \alpha}$, so that it reaches the threshold T when the
+    linear process reaches $T u_\infty / (u_\infty - T)$. Runs that only noise takes there are left out.
     """
     growth = rate * (4 - 24 * rate - 2 * rate * noise)
     end = 1 - 2 * rate * noise / (4 * (1 - 6 * rate))

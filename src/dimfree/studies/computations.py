@@ -160,6 +160,9 @@ class _Rounds:
         parts, d = self._parts(), self._setting("d")
         levels, errors = self._levels(*parts)
         steps = np.where(wanted & np.isfinite(levels), self._steps(d), 0)
+        if not steps.any():
+            none = np.zeros((self.cells, self.description.runs))
+            return Sample({"exit_time": none + np.inf, "diverged": none}, errors)
         outcome, ended, below, _ = self._simulated(keys, *parts, np.nan_to_num(levels, nan=-1.0), steps, d)
         # A cell that is left out has made no step.
         left = has_left(outcome, below) & (steps > 0)[:, None]
