@@ -104,6 +104,22 @@ def test_the_file_and_the_object_are_the_same(tmp_path):
     assert dimfree.Study.load(path).algorithm["ridge"] == 1e-3  # YAML takes it for a word
 
 
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"problem": {"name": "PhaseRetrival"}}, "PhaseRetrival"),
+        ({"problem": {"name": "PhaseRetrieval", "widht": 1}}, "widht"),
+        ({"algorithm": {"name": "GradientDescent", "samples_per_dimension": 2.0}}, "is for OnlineSGD"),
+        ({"axes": {"problem.noise": [-1.0]}, "algorithm": {"name": "OnlineSGD", "learning_rate": 0.1}}, "noise = -1"),
+        ({"axes": {"problem.noise": [1.0]}}, "learning_rate"),
+    ],
+)
+def test_a_cell_that_cannot_be_is_refused_before_anything_runs(tmp_path, fields, words):
+    with pytest.raises(dimfree.InvalidInput) as refusal:
+        dimfree.Study(**(SOLVE | fields)).run(tmp_path / "store", cluster="inline", progress=False)
+    assert words in str(refusal.value)
+
+
 # The cells.
 
 
@@ -259,7 +275,7 @@ def test_refined_cells_crowd_at_the_boundary_and_resuming_repeats_nothing(tmp_pa
                 "vectorised": True,
             },
             refine={"quantity": "phase", "resolution": 0.06, "most_cells": 512, "cells_per_round": 16},
-            cells_per_task=8,
+            cells_per_task=10,  # of a round of 16, tasks of 8
         )
     )
     monkeypatch.syspath_prepend(os.path.dirname(__file__))

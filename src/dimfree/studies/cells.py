@@ -67,6 +67,7 @@ class Layout:
         self.names = tuple(description.axes)
         self.axes = {name: _typed(axis_values(axis)) for name, axis in description.axes.items()}
         self.shape = tuple(len(values) for values in self.axes.values())
+        _check_first(description, {name: values[0] for name, values in self.axes.items()})
         self.numbers = {name for name in self.names if is_number(description, name)}
         free = [len(values) if name in self.numbers else 1 for name, values in self.axes.items()]
         self.tile = _tile(free, cells_per_task(description))
@@ -107,13 +108,27 @@ class Layout:
         return Cells(-1, index, values, (), (len(index),))
 
 
+def _check_first(description: Description, values: dict[str, Any]) -> None:
+    """An error, before anything runs, if the first cell cannot be."""
+    make_problem(description, values)
+    algorithm, name = make_algorithm(description, values), description.compute.name
+    online = isinstance(algorithm, algorithms.OnlineSGD)
+    if name == "dmft" and online:
+        raise InvalidInput("compute: name: dmft is for reused data, such as GradientDescent; for OnlineSGD use solve.")
+    if not online and not isinstance(description.compute, Function) and name != "dmft":
+        raise InvalidInput(f"compute: name: {name} is for OnlineSGD; for reused data compute dmft, or a function.")
+
+
 def cells_per_task(description: Description) -> int:
     """How many cells a task has, at most."""
-    if description.cells_per_task is not None:
-        return description.cells_per_task
-    if not is_vectorised(description):
-        return 1
-    return max(1, min(_CELLS_IN_A_TASK, _RUNS_IN_A_TASK // description.runs))
+    number = description.cells_per_task
+    if number is None:
+        number = max(1, min(_CELLS_IN_A_TASK, _RUNS_IN_A_TASK // description.runs)) if is_vectorised(description) else 1
+    if description.refine is not None:
+        # A round is a whole number of tasks, each with a chunk of its own.
+        whole = description.refine.cells_per_round
+        number = max(divisor for divisor in range(1, min(number, whole) + 1) if whole % divisor == 0)
+    return number
 
 
 def is_vectorised(description: Description) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import dask.config
+from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster
 
 from ..errors import InvalidInput
@@ -51,7 +52,7 @@ class Cluster:
     @property
     def number(self) -> int:
         """How many workers are asked for."""
-        return self.workers or (1 if self.kind == "inline" else os.cpu_count() or 1)
+        return self.workers or (1 if self.kind == "inline" else CPU_COUNT)
 
     @contextlib.contextmanager
     def connect(self, store: str) -> Iterator[Client]:

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..algorithms import OnlineSGD
 from ..analysis.plateau import centre, rest
 from ..errors import InvalidInput
 from ..limits import gradient_flow, ode
@@ -265,12 +264,7 @@ def _built(description: Description, values: dict[str, Any]) -> tuple[Any, Any]:
     def one(numbers, _):
         return make_problem(description, numbers | fixed), make_algorithm(description, numbers | fixed)
 
-    problems, algorithms = eqx.filter_vmap(one, in_axes=(0, 0), out_axes=eqx.if_array(0))(numbers, jnp.zeros(cells))
-    if not isinstance(algorithms, OnlineSGD):
-        raise InvalidInput(
-            f"compute: name: {description.compute.name} is for OnlineSGD; for reused data compute dmft, or a function."
-        )
-    return problems, algorithms
+    return eqx.filter_vmap(one, in_axes=(0, 0), out_axes=eqx.if_array(0))(numbers, jnp.zeros(cells))
 
 
 def _first(batched: Any) -> Any:
