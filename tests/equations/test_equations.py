@@ -160,6 +160,29 @@ def test_covariance_is_that_of_the_library(name):
     assert result.covariance.shape == expected.shape
 
 
+ANY_WIDTH = {
+    "free, trained, in a source's notation": (
+        TwoLayer(3, 2, "square", noise=0.3, teacher_readout=[0.8, 1.1]),
+        OnlineSGD(0.2, batch_size=2, readout_rate=0.3),
+        "bocchi2026",
+        1.0,
+    ),
+    "on the sphere": (TwoLayer(3, 2, "square"), OnlineSGD(0.2, sphere=True), "arnaboldi2023", 3 / 0.2),
+}
+
+
+@pytest.mark.parametrize("name", ANY_WIDTH)
+def test_covariance_for_any_width_is_that_of_the_library(name):
+    problem, algorithm, notation, clock = ANY_WIDTH[name]
+    result = equations(problem, algorithm, "sde", sizes="symbolic", notation=notation)
+    state = random_state(problem, algorithm)
+    expected = clock * np.asarray(dimfree.sde(problem, algorithm, d=700).covariance(0.0, state))
+    key = "N" if notation == "bocchi2026" else "d"
+    found = code_of(result)["covariance"](*given(result, state), **{key: 700})
+    assert_close(700 * found, 700 * expected)
+    assert r"T^{(4)}" in result.latex
+
+
 def test_covariance_of_a_cubic_is_that_of_quadrature():
     problem, algorithm = TwoLayer(1, 1, "he3"), OnlineSGD(0.01, sphere=True)
     state = random_state(problem, algorithm)

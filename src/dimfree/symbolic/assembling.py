@@ -15,6 +15,7 @@ from .erf_networks import ErfNetwork
 from .hermite_networks import HermiteNetwork
 from .index_form import in_indices
 from .matrix_form import QuadraticNetwork
+from .matrix_noise import covariance_lines, covariance_source
 from .matrix_result import in_matrices
 from .notation import Alphabet
 from .polynomial_networks import PolynomialNetwork
@@ -126,9 +127,19 @@ def _with_rates(result: Equations, alphabet: Alphabet) -> Equations:
 def _matrices(alphabet: Alphabet, coefficients: tuple[Any, ...], limit: str) -> Equations:
     model = QuadraticNetwork(alphabet, coefficients)
     if limit == "sde":
-        raise InvalidInput(
-            "sizes = 'symbolic' was given with limit = 'sde'; the covariance has four indices, and no form as a "
-            "product of matrices. Leave out sizes, for the widths of the problem."
+        if coefficients != (0, 0, 1):
+            raise InvalidInput(
+                f"limit = 'sde' was given with widths as symbols, but the activation is "
+                f"{alphabet.problem.activation.name!r}; "  # pyright: ignore
+                "that form is the one of 'square'. Take sizes = 'given'."
+            )
+        result = in_matrices(alphabet, model, limit)
+        lines, source = result._lines, result._source
+        assert source is not None
+        return dataclasses.replace(
+            result,
+            _lines=lambda: (*lines(), *covariance_lines(alphabet)),
+            _source=lambda: f"{source()}\n\n{covariance_source(alphabet)}\n",
         )
     if limit == "ode":
         return in_matrices(alphabet, model, limit)
@@ -214,7 +225,7 @@ def _check_size(problem: TwoLayer, degree: int, limit: str) -> None:
     highest = (4 if limit == "sde" else 2) * (2 * degree - 1)
     monomials = math.comb(highest + fields, fields)
     if monomials > _MOST_MONOMIALS:
-        remedy = "leave out sizes or take 'symbolic'" if degree == 2 and limit != "sde" else "take fewer neurons"
+        remedy = "take sizes = 'symbolic'" if problem.activation.name == "square" else "take fewer neurons"
         raise InvalidInput(
             f"{problem!r} has averages of degree {highest} in {fields} fields, of {monomials} kinds: too many to write "
             f"out; {remedy}. dimfree.{'sde' if limit == 'sde' else 'ode'} has the numbers."

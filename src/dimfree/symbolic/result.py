@@ -27,7 +27,8 @@ class Equations:
     - `drift`: the right-hand side of each.
     - `corrector`: the part of it that is of second order in the learning rate; the rest is gradient flow.
     - `risk`: the mean loss.
-    - `covariance`: for `limit="sde"`, the covariance of the coordinates gained per unit of the clock, in their order.
+    - `covariance`: for `limit="sde"`, the covariance of the coordinates gained per unit of the clock, in their order;
+      None where sizes are symbols: it has four indices then, and is in the LaTeX and in the source.
     - `rates`: for `limit="linearised"`, the growth rates at the plateau, where `plateau` holds.
     - `plateau`: the State that the rates are at: `Q` (a multiple of the identity; the equation for q where it has no
       closed form), `M`, and as `norm` the drift of q, whose zero it is.
