@@ -118,7 +118,8 @@ def plateau_norm(side: Any, q: Any, rate: Any) -> Any:
 
 def _short_roots(polynomial: Any) -> list[Any]:
     """The roots of a polynomial of degree one or two, each part factored."""
-    *leading, linear, constant = (sympy.factor(each) for each in polynomial.all_coeffs())
+    parts: list[Any] = [sympy.factor(each) for each in polynomial.all_coeffs()]
+    *leading, linear, constant = parts
     if not leading:
         return [sympy.factor(-constant / linear)]
     root = sympy.sqrt(sympy.factor(sympy.expand(linear**2 - 4 * leading[0] * constant)))

@@ -203,7 +203,7 @@ def means() -> tuple[PrintedEquation, ...]:
 
 
 def _listed_moments() -> tuple[list[Any], list[Any]]:
-    w = sympy.Matrix(4, 4, lambda i, j: sympy.Symbol(rf"\omega_{{{min(i, j) + 1}{max(i, j) + 1}}}"))
+    w: Any = sympy.Matrix(4, 4, lambda i, j: sympy.Symbol(rf"\omega_{{{min(i, j) + 1}{max(i, j) + 1}}}"))
     fields = GaussianFields(w.tolist())
     a, b, c, d = fields.fields
     printed = [

@@ -84,7 +84,7 @@ def _matrices(alphabet: Alphabet, network: QuadraticNetwork) -> tuple[PrintedEqu
     first = 8 * eta / p * (Q - (trace * Q + D * Q + Q * D) / p) + 16 * eta / (p * k) * both
     first = first - 8 * eta / p**2 * (Q * Q - D * Q) - 8 * eta / p**2 * (Q * Q - Q * D)
 
-    def second(bracket: Words) -> Words:
+    def second(bracket: Any) -> Words:
         terms = bracket * Q + 4 / k * both + 8 / k**2 * both
         terms = terms + 4 / p**2 * trace * Q * Q + 8 / p**2 * Q * Q * Q
         terms = terms - 4 / p * Q * Q - 4 / (p * k) * trace * both
