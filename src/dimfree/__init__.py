@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         FixedPoints,
         HessianSpectrum,
         InformationExponent,
-        Regimes,
+        RegimeMap,
         SampleComplexity,
         WidthGain,
         basins,
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from .solving import MeanFieldSolution, dmft, solve
     from .state import State, WideState
     from .studies import Study, open_study
-    from .symbolic import Equations, equations
+    from .symbolic import SymbolicLimit, equations
     from .trajectory import Outcome, Trajectory
 
 __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API reference)
@@ -110,7 +110,7 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "check",
     "CheckResult",
     "regimes",
-    "Regimes",
+    "RegimeMap",
     "particle_error",
     "exit_time",
     "ExitTime",
@@ -142,7 +142,7 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "Study",
     "open_study",
     "equations",
-    "Equations",
+    "SymbolicLimit",
     "reproduce",
     "Reproduction",
     "claims",
@@ -178,7 +178,7 @@ _HOMES = {
         "FixedPoints",
         "HessianSpectrum",
         "InformationExponent",
-        "Regimes",
+        "RegimeMap",
         "SampleComplexity",
         "WidthGain",
         "basins",
@@ -202,7 +202,7 @@ _HOMES = {
         "sample_complexity",
         "solution_manifold_dimension",
     ),
-    "symbolic": ("Equations", "equations"),
+    "symbolic": ("SymbolicLimit", "equations"),
     "papers": ("Claim", "Reproduction", "claims", "reproduce"),
     "state": ("State", "WideState"),
     "studies": ("Study", "open_study"),

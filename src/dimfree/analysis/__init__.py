@@ -10,7 +10,7 @@ from .learning_rates import BestLearningRate, best_learning_rate, best_schedule
 from .overparameterisation import WidthGain, overparameterisation_gain
 from .particle_error import particle_error
 from .quadratic_networks import norm_learning, plateau
-from .regimes import ErrorScales, Regimes, regimes
+from .regimes import ErrorScales, RegimeMap, regimes
 from .sample_complexity import SampleComplexity, sample_complexity
 from .solution_manifold import (
     closest_solution,
@@ -28,7 +28,7 @@ __all__ = [
     "FixedPoints",
     "HessianSpectrum",
     "InformationExponent",
-    "Regimes",
+    "RegimeMap",
     "SampleComplexity",
     "WidthGain",
     "basins",

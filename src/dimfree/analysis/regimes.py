@@ -72,7 +72,7 @@ class ErrorScales:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Regimes:
+class RegimeMap:
     """Which limit applies, and how big the error of each is, from [`regimes`]; it prints as a table.
 
     Errors are those of the risk of one run, largest over time, in the mean over runs.
@@ -139,7 +139,7 @@ def regimes(
     runs: int = 16,
     measure: bool | None = None,
     scales: ErrorScales | None = None,
-) -> Regimes:
+) -> RegimeMap:
     r"""Which limit applies to this width, dimension, learning rate and number of samples, and how big its error is.
 
     With $g = \text{learning\_rate} / (p B)$, at fixed time $\text{learning\_rate} \cdot \alpha / p$ and from random
@@ -189,7 +189,7 @@ def regimes(
         samples = _distances(problem, algorithm, start, d, alpha, runs, run_key)
         measured = {name: float(sample.mean()) for name, sample in samples.items()}
         errors = {name: float(sample.std(ddof=1) / runs**0.5) for name, sample in samples.items()}
-    return Regimes(
+    return RegimeMap(
         p=problem.width,
         d=d,
         learning_rate=rate,

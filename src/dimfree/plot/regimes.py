@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from scipy.ndimage import distance_transform_edt
 
-from ..analysis.regimes import LIMITS, Regimes
+from ..analysis.regimes import LIMITS, RegimeMap
 from ..errors import InvalidInput
 from .compare import style
 
@@ -22,7 +22,7 @@ _NONE = "#E6E6E6"
 _POINTS = 240
 
 
-def regimes(result: Regimes, *, axes: Axes | None = None) -> Axes:
+def regimes(result: RegimeMap, *, axes: Axes | None = None) -> Axes:
     r"""The limit to use for every width $p = d^\kappa$ and learning rate $d^{-\delta}$, at the dimension of a result.
 
     Colours are the recommended limits, the cheapest that are about as good as the best; contours are the expected
@@ -34,7 +34,7 @@ def regimes(result: Regimes, *, axes: Axes | None = None) -> Axes:
     - `result`: from [`regimes`].
     - `axes`: matplotlib axes to draw in; new ones if left out.
     """
-    if not isinstance(result, Regimes):
+    if not isinstance(result, RegimeMap):
         raise InvalidInput(f"plot.regimes was given {result!r:.80}; pass what dimfree.regimes(...) gives.")
     log_d = np.log(result.d)
     own = np.log(result.p) / log_d, -np.log(result.learning_rate) / log_d

@@ -1,6 +1,6 @@
 """Limits as equations, in symbols; sympy is imported when they are asked for."""
 
 from .front import equations
-from .result import Equations
+from .result import SymbolicLimit
 
-__all__ = ["Equations", "equations"]
+__all__ = ["SymbolicLimit", "equations"]

@@ -19,7 +19,7 @@ from .matrix_noise import covariance_lines, covariance_source
 from .matrix_result import in_matrices
 from .notation import Alphabet
 from .polynomial_networks import PolynomialNetwork
-from .result import Equations, Lines
+from .result import Lines, SymbolicLimit
 from .tensors import Tensor, in_statistics
 from .words import Words
 from .writing import latex_sum
@@ -27,7 +27,7 @@ from .writing import latex_sum
 _MOST_MONOMIALS = 4_000  # of the fields, in the average of highest degree: a minute or so
 
 
-def tensor(problem: SpikedTensor, algorithm: OnlineSGD, limit: str, *, symbolic: bool, **options: Any) -> Equations:
+def tensor(problem: SpikedTensor, algorithm: OnlineSGD, limit: str, *, symbolic: bool, **options: Any) -> SymbolicLimit:
     """Spiked tensors."""
     if limit == "linearised" and symbolic:
         raise InvalidInput(
@@ -49,7 +49,7 @@ def tensor(problem: SpikedTensor, algorithm: OnlineSGD, limit: str, *, symbolic:
     return _with_rates(result, alphabet) if limit == "linearised" else result
 
 
-def committee(problem: TwoLayer, algorithm: OnlineSGD, limit: str, **options: Any) -> Equations:
+def committee(problem: TwoLayer, algorithm: OnlineSGD, limit: str, **options: Any) -> SymbolicLimit:
     """Error functions."""
     if limit != "ode":
         what = "covariance" if limit == "sde" else "plateau"
@@ -64,7 +64,7 @@ def committee(problem: TwoLayer, algorithm: OnlineSGD, limit: str, **options: An
     return in_indices(alphabet, model.moments(), limit, extra=lines)
 
 
-def expansion(problem: TwoLayer, algorithm: OnlineSGD, limit: str, order: int, **options: Any) -> Equations:
+def expansion(problem: TwoLayer, algorithm: OnlineSGD, limit: str, order: int, **options: Any) -> SymbolicLimit:
     """Any activation, in its Hermite coefficients."""
     order = positive_integer(order, "hermite_order")
     alphabet = Alphabet(problem, algorithm, **options)
@@ -96,7 +96,7 @@ def network(
     *,
     symbolic: bool,
     **options: Any,
-) -> Equations:
+) -> SymbolicLimit:
     """Polynomial activations."""
     alphabet = Alphabet(problem, algorithm, symbolic_sizes=symbolic, **options)
     _check_notation(alphabet, "arnaboldi2023", "bocchi2026")
@@ -111,7 +111,7 @@ def network(
     return _with_rates(result, alphabet) if limit == "linearised" else result
 
 
-def _with_rates(result: Equations, alphabet: Alphabet) -> Equations:
+def _with_rates(result: SymbolicLimit, alphabet: Alphabet) -> SymbolicLimit:
     """With the rates at the plateau, and LaTeX that says them."""
     try:
         rates, plateau = linearised(result.drift, result.symbols, alphabet.rate)
@@ -124,7 +124,7 @@ def _with_rates(result: Equations, alphabet: Alphabet) -> Equations:
     return dataclasses.replace(result, **extra)
 
 
-def _matrices(alphabet: Alphabet, coefficients: tuple[Any, ...], limit: str) -> Equations:
+def _matrices(alphabet: Alphabet, coefficients: tuple[Any, ...], limit: str) -> SymbolicLimit:
     model = QuadraticNetwork(alphabet, coefficients)
     if limit == "sde":
         if coefficients != (0, 0, 1):

@@ -10,7 +10,7 @@ from ..gaussian.polynomial import Polynomial
 from ..gaussian.quadratic import Square
 from ..problems import Problem, SpikedTensor, TwoLayer
 from ..problems.base import check_problem
-from .result import Equations
+from .result import SymbolicLimit
 
 Sizes = Literal["symbolic", "given"]
 LIMITS = ("ode", "sde", "linearised")
@@ -25,7 +25,7 @@ def equations(
     sizes: Sizes | None = None,
     hermite_order: int | None = None,
     orthonormal_teachers: bool = True,
-) -> Equations:
+) -> SymbolicLimit:
     r"""A limit of SGD in symbols: derived, not looked up; to read, to check a publication with, or to take away.
 
     For polynomial activations every average is a finite sum, by Wick's theorem, and so are drift, corrector and

@@ -9,7 +9,7 @@ from ..problems import TwoLayer
 from .drifts import Label, first_order, labels, second_order, symbol_of
 from .moments import SymbolicMoments
 from .notation import Alphabet
-from .result import Equations, Lines
+from .result import Lines, SymbolicLimit
 from .writing import assignments, function, latex_sum, module
 
 
@@ -37,7 +37,7 @@ def in_indices(
     limit: str,
     covariance: sympy.Matrix | None = None,
     extra: Mapping[str, Any] | None = None,
-) -> Equations:
+) -> SymbolicLimit:
     """The result for given widths.
 
     **Arguments:**
@@ -78,7 +78,7 @@ def in_indices(
     def source() -> str:
         return _source(alphabet, drift, risk, covariance)
 
-    return Equations(
+    return SymbolicLimit(
         problem=alphabet.problem,
         algorithm=alphabet.algorithm,
         limit=limit,

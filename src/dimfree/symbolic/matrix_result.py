@@ -8,7 +8,7 @@ import sympy
 from .index_form import arguments, conditions, described
 from .matrix_form import MatrixSystem, QuadraticNetwork
 from .notation import Alphabet
-from .result import Equations
+from .result import SymbolicLimit
 from .word_writing import WordWriter
 from .words import Words
 from .writing import function, module
@@ -34,7 +34,7 @@ def writer(alphabet: Alphabet) -> WordWriter:
 
 def in_matrices(
     alphabet: Alphabet, network: QuadraticNetwork, limit: str, extra: Mapping[str, Any] | None = None
-) -> Equations:
+) -> SymbolicLimit:
     """The result with symbolic widths."""
     system, write, per_clock = network.system(), writer(alphabet), alphabet.alpha_per_clock
     p, k = alphabet.p, alphabet.k
@@ -99,7 +99,7 @@ def in_matrices(
     def source() -> str:
         return _source(alphabet, write, system, total, readout, risk)
 
-    return Equations(
+    return SymbolicLimit(
         problem=alphabet.problem,
         algorithm=alphabet.algorithm,
         limit=limit,

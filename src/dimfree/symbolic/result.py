@@ -12,7 +12,7 @@ Lines = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Equations:
+class SymbolicLimit:
     r"""A limit of SGD in symbols; see [`equations`].
 
     Every number of problem and algorithm is a symbol, unless it is zero or one; its value is in `values`. Where sizes

@@ -7,7 +7,7 @@ import sympy
 from .index_form import described, in_indices
 from .moments import SymbolicMoments
 from .notation import Alphabet
-from .result import Equations
+from .result import SymbolicLimit
 from .writing import assignments, function, latex_sum, module
 
 
@@ -53,7 +53,7 @@ class Tensor:
         return (step * seen * step.T).applyfunc(lambda entry: sympy.powsimp(sympy.expand(entry)))
 
 
-def in_statistics(alphabet: Alphabet, model: Tensor, limit: str) -> Equations:
+def in_statistics(alphabet: Alphabet, model: Tensor, limit: str) -> SymbolicLimit:
     r"""The result in the summary statistics $u_1 = m$ and $u_2 = r_\perp^2 = |x|^2 - m^2$ of Ben Arous et al. 2022."""
     covariance = model.covariance() if limit == "sde" else None
     base = in_indices(alphabet, model.moments(), limit, covariance)
@@ -109,7 +109,7 @@ def in_statistics(alphabet: Alphabet, model: Tensor, limit: str) -> Equations:
             functions.append(function("covariance", given, f"Gained per unit of {clock}.", body, matrix))
         return module(described(alphabet), functions)
 
-    return Equations(
+    return SymbolicLimit(
         problem=alphabet.problem,
         algorithm=alphabet.algorithm,
         limit=limit,

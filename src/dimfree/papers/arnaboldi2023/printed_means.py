@@ -6,7 +6,7 @@ import sympy
 
 from ...algorithms import OnlineSGD
 from ...problems import PhaseRetrieval
-from ...symbolic import Equations
+from ...symbolic import SymbolicLimit
 from ...symbolic import equations as derive
 from ...symbolic.wick import GaussianFields
 from ..printed import PrintedEquation
@@ -19,7 +19,7 @@ class _Averages:
 
     def __init__(self) -> None:
         sgd, problem = OnlineSGD(0.1, readout_rate=0.1), PhaseRetrieval(P, noise=0.1)
-        self.result: Equations = derive(problem, sgd, notation="arnaboldi2023", sizes="given")
+        self.result: SymbolicLimit = derive(problem, sgd, notation="arnaboldi2023", sizes="given")
         self.gamma, self.noise = self.result.values
         self.a = [self.result.symbols[f"readout[{j}]"] for j in range(P)]
         covariance = sympy.eye(P + 2)

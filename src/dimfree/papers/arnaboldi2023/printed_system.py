@@ -4,18 +4,20 @@ from typing import Any
 
 from ...algorithms import OnlineSGD
 from ...problems import PhaseRetrieval
-from ...symbolic import Equations
+from ...symbolic import SymbolicLimit
 from ...symbolic import equations as derive
 
 
-def derived(p: int, *, rho: bool = False, limit: Any = "ode", sphere: bool = False, trained: bool = False) -> Equations:
+def derived(
+    p: int, *, rho: bool = False, limit: Any = "ode", sphere: bool = False, trained: bool = False
+) -> SymbolicLimit:
     """The source's problem in its notation, one equation for each coordinate."""
     sgd = OnlineSGD(0.1, sphere=sphere, readout_rate=0.1 if trained else None)
     options = {"notation": "arnaboldi2023", "sizes": "given", "orthonormal_teachers": not rho}
     return derive(PhaseRetrieval(p, noise=0.1), sgd, limit, **options)
 
 
-def gamma_and_noise(result: Equations) -> tuple[Any, Any]:
+def gamma_and_noise(result: SymbolicLimit) -> tuple[Any, Any]:
     """The learning rate and the variance of the noise."""
     gamma, noise = result.values
     return gamma, noise

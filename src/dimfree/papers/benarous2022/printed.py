@@ -4,7 +4,7 @@ import sympy
 
 from ...algorithms import OnlineSGD
 from ...problems import SpikedTensor
-from ...symbolic import Equations
+from ...symbolic import SymbolicLimit
 from ...symbolic import equations as derive
 from ..printed import PrintedEquation
 
@@ -39,7 +39,7 @@ def equations() -> tuple[PrintedEquation, ...]:
     )
 
 
-def _derived(sizes, order: int = 3) -> Equations:
+def _derived(sizes, order: int = 3) -> SymbolicLimit:
     return derive(SpikedTensor(order, 1.5), OnlineSGD(0.5), "sde", notation="benarous2022", sizes=sizes)
 
 

@@ -6,7 +6,7 @@ import sympy
 
 from ...algorithms import OnlineSGD
 from ...problems import TwoLayer
-from ...symbolic import Equations
+from ...symbolic import SymbolicLimit
 from ...symbolic import equations as derive
 from ...symbolic.matrix_form import QuadraticNetwork
 from ...symbolic.matrix_result import writer
@@ -128,13 +128,13 @@ def _matrices(alphabet: Alphabet, network: QuadraticNetwork) -> tuple[PrintedEqu
     )
 
 
-def _entry(result: Equations, name: str, i: int, j: int) -> Any:
+def _entry(result: SymbolicLimit, name: str, i: int, j: int) -> Any:
     if name == "Q":
         i, j = min(i, j), max(i, j)
     return result.symbols[f"{name}[{i},{j}]"]
 
 
-def _norm_learning(result: Equations) -> tuple[PrintedEquation, ...]:
+def _norm_learning(result: SymbolicLimit) -> tuple[PrintedEquation, ...]:
     """Eq. (9): overlaps of order epsilon, norms of order one."""
     (eta,) = result.values
     p, k, size = sympy.Integer(P), sympy.Integer(K), sympy.Symbol("epsilon")
@@ -194,7 +194,7 @@ def _plateau() -> tuple[PrintedEquation, ...]:
     )
 
 
-def _risk(result: Equations) -> PrintedEquation:
+def _risk(result: SymbolicLimit) -> PrintedEquation:
     p, k = sympy.Integer(P), sympy.Integer(K)
 
     def Q(i: int, j: int) -> Any:
@@ -210,7 +210,7 @@ def _risk(result: Equations) -> PrintedEquation:
     )
 
 
-def _plateau_risk(result: Equations) -> PrintedEquation:
+def _plateau_risk(result: SymbolicLimit) -> PrintedEquation:
     p, k = sympy.Integer(P), sympy.Integer(K)
     norms = {_entry(result, "Q", i, i): p / (p + 2) for i in range(P)}
     off = sum(2 * _entry(result, "Q", i, j) ** 2 for i in range(P) for j in range(i + 1, P))
