@@ -1,6 +1,6 @@
 """Draw the phase diagram of docs/data/phase_retrieval_study.yaml over its predictions: docs/images/phase_diagram.png.
 
-    dimfree study run docs/data/phase_retrieval_study.yaml --store STORE      # ten minutes on two cores
+    dimfree study run docs/data/phase_retrieval_study.yaml --store STORE      # about 1000 s of one core
     python tools/phase_diagram.py STORE
 
 It prints how far the measured boundary is from the predicted ones.

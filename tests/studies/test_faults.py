@@ -178,6 +178,7 @@ def test_cells_that_fail_or_hang_are_reported_and_the_others_complete(tmp_path):
 
     study = {
         **DRAW,
+        "algorithm": {"name": "OnlineSGD", "learning_rate": 0.1},
         "axes": {"problem.noise": list(range(9))},
         "compute": {"name": "function", "function": "study_functions:trouble", "quantities": ["value"]},
         "cells_per_task": 3,
