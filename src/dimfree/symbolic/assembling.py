@@ -13,7 +13,7 @@ from ..problems import SpikedTensor, TwoLayer
 from .at_rest import linearised, plateau_norm
 from .erf_networks import ErfNetwork
 from .hermite_networks import HermiteNetwork
-from .index_form import in_indices
+from .index_form import conditions, in_indices
 from .matrix_form import QuadraticNetwork
 from .matrix_noise import covariance_lines, covariance_source
 from .matrix_result import in_matrices
@@ -60,7 +60,7 @@ def committee(problem: TwoLayer, algorithm: OnlineSGD, limit: str, **options: An
     alphabet = Alphabet(problem, algorithm, **options)
     _check_notation(alphabet, "arnaboldi2023", "bocchi2026")
     model = ErfNetwork(alphabet)
-    lines = {"_lines": model.lines, "_conditions": model.conditions()}
+    lines = {"_lines": model.lines, "_conditions": (*conditions(alphabet), *model.conditions())}
     return in_indices(alphabet, model.moments(), limit, extra=lines)
 
 
