@@ -136,7 +136,7 @@ def mean_field(
 
     Left out are the overlaps of different neurons outside the teacher's span. They start at order $d^{-1/2}$, and grow
     to order 1/p by interaction and to order learning_rate / p by the noise of SGD: so the limit holds for p and d both
-    large and learning_rate of order one, up to learning_rate * alpha / p of order one, and its risk is then off by order
+    large and learning_rate of order one, up to learning_rate * alpha / p of order one; its risk is then off by order
     1/p + 1/d + learning_rate / p. The second-order term $\eta^2 \mathbb{E}[s_i^2]$ of the norms is only the diagonal of
     a matrix whose other entries matter p times as much together: where learning_rate / p is not small use [`ode`].
 
