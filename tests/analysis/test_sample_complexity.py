@@ -122,11 +122,11 @@ def test_an_exponent_of_three_needs_the_square_of_d():
     def sgd(d):
         return dimfree.OnlineSGD(h * d**-0.5, sphere=True)
 
-    law = dimfree.sample_complexity(problem, sgd, [100, 300, 900], runs=384, key=jax.random.key(2))
+    law = dimfree.sample_complexity(problem, sgd, [100, 250, 600], runs=256, key=jax.random.key(2))
     assert law.exponent.exponent == 3
-    assert law.power_error < 0.06
+    assert law.power_error < 0.08
     assert abs(law.power - 2.0) < 4 * law.power_error
     expected, other = log_median(scaled_law(readout, h, 4_000, seed=3))
-    measured = np.log(law.samples[-1] / 900**2)
+    measured = np.log(law.samples[-1] / 600**2)
     # Ten per cent for what is left of d: the way ends at u = d^1/2 / 2, and the last of it is bent.
     assert abs(measured - expected) < 0.1 + 4 * np.hypot(law.errors[-1], other)
