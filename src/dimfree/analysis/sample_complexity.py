@@ -83,7 +83,7 @@ def sample_complexity(
     Every run starts from random students, and has found the target when for each teacher some student has an overlap
     $|M_{jr}| / \sqrt{Q_{jj} P_{rr}}$ of at least `level`. The median over runs is fitted by a power of d. Runs are
     exact in law, at a cost for each sample that does not depend on d: an exponent of two is measured to d = 10^5 and
-    more, one of three, which needs of the order of d^2 samples, to d = 10^4.
+    more, one of three, which needs of the order of d^2 samples, to some thousands.
 
     For an information exponent above two the learning rate must fall with d, see [`information_exponent`]: with a
     fixed one the noise of SGD holds the overlap at its start. Give a function of d then.
