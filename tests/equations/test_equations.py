@@ -253,7 +253,7 @@ def test_matrices_and_indices_are_the_same_polynomials(sphere):
 
 
 @pytest.mark.parametrize("sphere", [True, False])
-@pytest.mark.parametrize("sizes", ["symbolic", "given"])
+@pytest.mark.parametrize("sizes", ["symbolic", pytest.param("given", marks=pytest.mark.slow)])
 def test_linear_rates_are_those_of_the_plateau(sphere, sizes):
     problem, algorithm = TwoLayer(3, 2, "square", noise=0.2), OnlineSGD(0.2, batch_size=2, sphere=sphere)
     result = equations(problem, algorithm, "linearised", sizes=sizes)
@@ -315,7 +315,10 @@ def test_the_risk_that_noise_leaves():
     assert sympy.simplify(excess - rate * noise / (1 - 6 * rate)) == 0
 
 
-@pytest.mark.parametrize(("activation", "p", "orders"), [("erf", 1, (1, 3, 5, 7)), ("relu", 2, (1, 2, 3))])
+@pytest.mark.parametrize(
+    ("activation", "p", "orders"),
+    [("erf", 1, (1, 3, 5, 7)), pytest.param("relu", 2, (1, 2, 3), marks=pytest.mark.slow)],
+)
 def test_series_in_hermite_coefficients_converge(activation, p, orders):
     problem, algorithm = TwoLayer(p, 1, activation, noise=0.1), OnlineSGD(0.3, sphere=True)
     Q = np.full((p, p), 0.3) + 0.7 * np.eye(p)
