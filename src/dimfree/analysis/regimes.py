@@ -226,14 +226,14 @@ def _risk(limit, start: State, times) -> Float[np.ndarray, " times"]:
 
 def _distances(problem, algorithm, start, d, alpha, runs, key) -> dict[str, Float[np.ndarray, " runs"]]:
     """For each limit, how far each run is from it at most."""
-    alphas = np.linspace(0.0, alpha, _TIMES)
+    per_step = algorithm.batch_size / d
+    alphas = per_step * np.unique(np.round(np.linspace(0.0, alpha / per_step, _TIMES)))  # there may be few steps
     simulated = simulate(problem, algorithm, start, d, alphas, runs=runs, key=key)
     if (np.asarray(simulated.outcome) != Outcome.COMPLETED).any():
         raise InvalidInput(
             f"Runs with learning_rate = {float(np.asarray(algorithm.learning_rate)):g} diverge: no limit describes "
             "them. Take a smaller rate, or measure=False."
         )
-    # The simulation has rounded its times to steps, which matters where there are few.
     times = np.asarray(simulated.alpha) * float(np.asarray(algorithm.learning_rate)) / problem.width
     # Gradient flow is the ODE at a vanishing rate: one program less to compile, but for many neurons p times slower.
     slow = _rescaled(algorithm, problem.width, problem.width, _VANISHING)
