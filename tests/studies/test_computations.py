@@ -61,6 +61,7 @@ def test_exit_times_of_all_cells_are_those_of_simulate_one_by_one():
     assert found["left"].min() < 1  # both kinds of runs were compared
 
 
+@pytest.mark.slow
 def test_simulate_and_solve_agree_with_the_library():
     solved = study(
         compute={"name": "solve", "alpha": 8.0, "overlap": 0.3, "tolerance": 1e-8},
@@ -145,7 +146,8 @@ def test_analyses_cell_by_cell():
     )
     found, errors = compute(best, Layout(best).task(0), size=2)
     assert not errors
-    np.testing.assert_allclose(found["stable_below"], [2 / 12, 2 / 16], rtol=2e-3)
+    # Where the end of the ODE, of squared overlap 1 - rate noise / (2 (1 - 6 rate)), has lost a tenth of the excess risk.
+    np.testing.assert_allclose(found["stable_below"], [3.6 / 21.6, 3.6 / (8 + 21.6)], rtol=2e-3)
     mean_field = study(
         compute={"name": "dmft", "time": 0.2, "overlap": 0.8, "paths": 1024, "error": 0.05},
         algorithm={"name": "GradientDescent", "learning_rate": 0.01, "sphere": True},
