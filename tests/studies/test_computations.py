@@ -146,7 +146,7 @@ def test_analyses_cell_by_cell():
     )
     found, errors = compute(best, Layout(best).task(0), size=2)
     assert not errors
-    # Where the end of the ODE, of squared overlap 1 - rate noise / (2 (1 - 6 rate)), has lost a tenth of the excess risk.
+    # Where the end of the ODE, of squared overlap 1 - rate noise / (2 - 12 rate), has lost a tenth of the excess.
     np.testing.assert_allclose(found["stable_below"], [3.6 / 21.6, 3.6 / (8 + 21.6)], rtol=2e-3)
     mean_field = study(
         compute={"name": "dmft", "time": 0.2, "overlap": 0.8, "paths": 1024, "error": 0.05},
