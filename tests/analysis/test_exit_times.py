@@ -12,7 +12,12 @@ from dimfree.analysis.exit_times import Fallen, deterministic_exits, exit_time
 from dimfree.analysis.plateau import centre, rest
 from dimfree.limits import increment_covariance
 
-CASES = [(1, 1, 0.0, True), (3, 2, 0.3, True), (1, 1, 0.2, False), (4, 2, 0.0, False)]
+CASES = [
+    (1, 1, 0.0, True),
+    pytest.param(3, 2, 0.3, True, marks=pytest.mark.slow),
+    pytest.param(1, 1, 0.2, False, marks=pytest.mark.slow),
+    (4, 2, 0.0, False),
+]
 
 
 def network(p, k, noise, sphere, rate=0.05):
