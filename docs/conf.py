@@ -7,6 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.pop("MPLBACKEND", None)  # a backend from outside would keep figures out of the pages
 
 project = "dimfree"
 author = "The dimfree developers"

@@ -1,6 +1,9 @@
 """Pictures: what is drawn is what was computed."""
 
 import dataclasses
+import os
+import subprocess
+import sys
 
 import jax
 import matplotlib
@@ -101,6 +104,25 @@ def test_it_draws_in_given_axes_and_saves(theory, runs, tmp_path):
     assert legend(axes) == ["limit", "SGD"]
     figure.savefig(tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 5_000
+
+
+def test_a_backend_that_is_loaded_with_the_first_figure_stays_interactive(tmp_path):
+    """As a notebook's is: without it, no figure after the first would be shown there."""
+    (tmp_path / "late_backend.py").write_text(
+        "import matplotlib\nfrom matplotlib.backends.backend_agg import FigureCanvasAgg as FigureCanvas\n"
+        "matplotlib.interactive(True)\n"
+    )
+    code = """
+import dimfree, jax, matplotlib
+problem = dimfree.PhaseRetrieval()
+start = dimfree.random_state(problem, 10, key=jax.random.key(0))
+theory = dimfree.solve(dimfree.ode(problem, dimfree.OnlineSGD(0.1)), start, 1.0)
+assert not matplotlib.is_interactive()
+dimfree.plot.compare(theory)
+assert matplotlib.is_interactive()
+"""
+    environment = {**os.environ, "MPLBACKEND": "module://late_backend", "PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
 def test_few_runs_are_drawn_one_by_one(runs):

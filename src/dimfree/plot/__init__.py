@@ -6,7 +6,8 @@
 - `style`: the path of its matplotlib style, for figures of your own: `pyplot.style.use(dimfree.plot.style)`.
 """
 
-from .compare import compare, style
+from .compare import compare
+from .look import style
 from .phase_diagram import phase_diagram
 from .regimes import regimes
 

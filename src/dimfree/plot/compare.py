@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -16,8 +15,7 @@ from matplotlib.patches import Patch
 
 from ..errors import InvalidInput
 from ..trajectory import Outcome, Trajectory
-
-style = str(Path(__file__).with_name("dimfree.mplstyle"))
+from .look import in_style
 
 QUANTITIES = ("risk", "M", "Q", "readout")
 _DOTS = 26  # markers along a simulated curve
@@ -59,7 +57,7 @@ def compare(
     names = list(labels) if labels is not None else [_describe(trajectory) for trajectory in trajectories]
     curves = [_curves(trajectory, quantity) for trajectory in trajectories]
     entries = sorted({name: None for curve in curves for name in curve}, key=_indices)
-    with plt.style.context(style):
+    with in_style():
         cycle = _cycle()
         if axes is None:
             _, axes = plt.subplots()

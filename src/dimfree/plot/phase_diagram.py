@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from ..errors import InvalidInput
-from .compare import style
+from .look import in_style
 
 if TYPE_CHECKING:
     import xarray
@@ -48,7 +48,7 @@ def phase_diagram(
     scattered = values.dims == ("cell",)
     names = [name for name in _study_axes(data) if name in data] if scattered else [str(name) for name in values.dims]
     error = data.get(f"{quantity}_error")
-    with plt.style.context(style):
+    with in_style():
         if axes is None:
             _, axes = plt.subplots(figsize=(6.4, 4.6))
         if len(names) == 1:

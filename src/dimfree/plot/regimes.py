@@ -10,7 +10,7 @@ from scipy.ndimage import distance_transform_edt
 
 from ..analysis.regimes import LIMITS, RegimeMap
 from ..errors import InvalidInput
-from .compare import style
+from .look import in_style
 
 _COLOURS = {
     "mean field": "#E9C46A",
@@ -46,7 +46,7 @@ def regimes(result: RegimeMap, *, axes: Axes | None = None) -> Axes:
     best = np.take_along_axis(
         np.stack(list(result.scales.errors(widths, result.d, noise).values())), chosen[None], axis=0
     )[0]
-    with plt.style.context(style):
+    with in_style():
         if axes is None:
             _, axes = plt.subplots(figsize=(6.6, 4.8))
         axes.grid(visible=False)
