@@ -163,6 +163,7 @@ def test_a_density_does_not_know_how_many_particles_it_is_made_of():
     np.testing.assert_allclose(drifts[1].readout, drifts[0].readout[copies], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_two_layers_on_two_clocks_and_a_schedule():
     """For ReLU, a_i^2 / readout_rate - Q_ii / learning_rate is conserved; a schedule of both rates is a new clock."""
     p, ratio = 16, 0.2

@@ -23,6 +23,7 @@ def result():
     return dimfree.regimes(problem, sgd, d=400, alpha=20.0, key=jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_expected_errors_are_those_measured(result):
     """The laws, with sizes from another start and other runs."""
     for name in LIMITS:
@@ -32,6 +33,7 @@ def test_expected_errors_are_those_measured(result):
     assert result.measured["mean field"] > 3 * smallest  # eight neurons are not many
 
 
+@pytest.mark.slow
 def test_the_report_has_a_row_for_each_limit(result):
     text = str(result)
     assert text.startswith(f"Use the {result.recommended}: p = 8, d = 400")
@@ -59,6 +61,7 @@ def test_the_laws_of_the_plane():
     np.testing.assert_allclose(errors[0] / errors[1], 100, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_scales_of_one_width_serve_another_without_simulation(result):
     problem, sgd = dimfree.TwoLayer(4096, 1, "erf"), dimfree.OnlineSGD(8.0)
     far = dimfree.regimes(problem, sgd, 1000, 512.0, key=jax.random.key(0), scales=result.scales)
@@ -68,6 +71,7 @@ def test_scales_of_one_width_serve_another_without_simulation(result):
     np.testing.assert_allclose(far.rates["ODE"], (8 / 4096 / 1000) ** 0.5)
 
 
+@pytest.mark.slow
 def test_the_picture_shows_regions_and_the_point(result):
     axes = dimfree.plot.regimes(result)
     words = {text.get_text() for text in axes.texts}
