@@ -85,7 +85,7 @@ def best_learning_rate(
     d = positive_integer(d, "d", minimum=2)
     starts = random_starts(problem, d, _STARTS, key=key)
     rates = float(guess) * _GRID
-    level = _exit_level(problem, _with_rate(algorithm, rates[0]), threshold)
+    level = _exit_level(problem, with_rate(algorithm, rates[0]), threshold)
     search = _search(problem, algorithm, starts, level, rates)
     exits = search.exits(rates)
     lowest = int(np.argmin(exits))
@@ -131,7 +131,7 @@ def best_schedule(
     starts = random_starts(problem, d, _STARTS, key=key)
     # At the stability limit itself it would take for ever.
     first = min(constant.learning_rate, 0.7 * constant.stable_below)
-    level = _exit_level(problem, _with_rate(algorithm, first), 1 - target)
+    level = _exit_level(problem, with_rate(algorithm, first), 1 - target)
     horizon = 20 * constant.exit_time * constant.learning_rate / first
     reference = float(_mean_exit(problem, algorithm, starts, level, first, horizon))
     if not np.isfinite(reference):
@@ -154,7 +154,8 @@ def best_schedule(
     return PiecewiseLinear(alphas, np.exp(found.x)), float(found.fun)
 
 
-def _with_rate(algorithm: OnlineSGD, rate) -> OnlineSGD:
+def with_rate(algorithm: OnlineSGD, rate) -> OnlineSGD:
+    """The algorithm with another learning rate."""
     rate = rate if isinstance(rate, Schedule) else jnp.asarray(rate, float)
     return eqx.tree_at(lambda a: a.learning_rate, algorithm, rate)
 
@@ -170,10 +171,14 @@ def _exit(problem, algorithm, start: State, level, horizon):
     return exits_of(solve(limit, start, times, stop=Fallen(problem, level)))
 
 
+def _exits(problem, algorithm, starts: State, level, rate, horizon):
+    algorithm = with_rate(algorithm, rate)
+    return jax.vmap(lambda start: _exit(problem, algorithm, start, level, horizon))(starts)
+
+
 @eqx.filter_jit
 def _mean_exit(problem, algorithm, starts: State, level, rate, horizon):
-    algorithm = _with_rate(algorithm, rate)
-    return jnp.mean(jax.vmap(lambda start: _exit(problem, algorithm, start, level, horizon))(starts))
+    return jnp.mean(_exits(problem, algorithm, starts, level, rate, horizon))
 
 
 class _Search(eqx.Module):
@@ -183,21 +188,25 @@ class _Search(eqx.Module):
     algorithm: OnlineSGD
     starts: State
     level: Float[Array, ""]
-    patience: float  # the time to wait at rate 1; a small rate takes inversely longer
+    patience: Float[Array, ""]  # the time to wait at rate 1; a small rate takes inversely longer
 
     def exits(self, rates: np.ndarray) -> np.ndarray:
         """Mean exit time at each rate; infinite where a start does not leave."""
-        return np.asarray(_exit_times(self, jnp.asarray(rates), self.patience)).mean(axis=1)
+        return self.exits_by_start(rates).mean(axis=1)
+
+    def exits_by_start(self, rates: np.ndarray) -> np.ndarray:
+        """The same for each start, shape `(rates, starts)`."""
+        return np.asarray(_exit_times(self, jnp.asarray(rates)))
 
     def slope(self, log_rate: float) -> float:
         """Derivative of the mean exit time with respect to the logarithm of the rate."""
-        return float(_exit_slope(self, jnp.asarray(log_rate), jnp.asarray(self.patience)))
+        return float(_exit_slope(self, jnp.asarray(log_rate, float)))
 
     def stability_limit(self, rates: np.ndarray, exits: np.ndarray) -> float:
         """The largest rate at which the end state of a small one, followed as the rate grows, is stable."""
         start = jax.tree.map(lambda leaf: leaf[0], self.starts)
         times = np.array([0.0, _STAYS * exits[0]])
-        end = solve(ode(self.problem, _with_rate(self.algorithm, rates[0])), start, times).final
+        end = solve(ode(self.problem, with_rate(self.algorithm, rates[0])), start, times).final
         if not float(self.problem.risk(end)) < float(self.level):
             raise InvalidInput(
                 f"Even at learning rate {rates[0]:.3g} the ODE does not stay below the exit level; begin the search "
@@ -206,7 +215,7 @@ class _Search(eqx.Module):
         low = float(rates[0])
         for _ in range(3):
             for rate in rates:
-                state, growth = fixed_point(ode(self.problem, _with_rate(self.algorithm, rate)), end)
+                state, growth = fixed_point(ode(self.problem, with_rate(self.algorithm, rate)), end)
                 learned = float(self.problem.risk(state)) < float(self.level)
                 if not (learned and float(growth) <= _MARGINAL * rate):
                     break
@@ -222,13 +231,13 @@ def _search(problem, algorithm, starts: State, level, rates: np.ndarray) -> _Sea
     """The search among the starts that leave at the smallest rate, at the latest sixteen times later than the first."""
     patience, waited = 4.0, 0
     for _ in range(10):
-        search = _Search(problem, algorithm, starts, level, patience)
-        exits = np.asarray(_exit_times(search, jnp.asarray(rates), patience))[0]
+        exits = _Search(problem, algorithm, starts, level, jnp.asarray(patience, float)).exits_by_start(rates)[0]
         leaves = np.isfinite(exits)
         waited += leaves.any()
         if leaves.all() or waited == 3:
             # Near the end of stability it takes much longer than at a small rate.
-            return _Search(problem, algorithm, _chosen(starts, leaves), level, 100 * exits[leaves].mean() * rates[0])
+            enough = jnp.asarray(100 * exits[leaves].mean() * rates[0])
+            return _Search(problem, algorithm, _chosen(starts, leaves), level, enough)
         patience *= 4
     raise InvalidInput(
         f"Even at learning rate {rates[0]:.3g} the ODE does not leave the plateau by alpha = {patience / rates[0]:.3g}."
@@ -240,20 +249,16 @@ def _chosen(starts: State, which: np.ndarray) -> State:
 
 
 @eqx.filter_jit
-def _exit_times(search: _Search, rates, patience):
-    """For each rate and start."""
-
-    def one(rate, start):
-        return _exit(search.problem, _with_rate(search.algorithm, rate), start, search.level, patience / rate)
-
-    return jax.vmap(lambda rate: jax.vmap(lambda start: one(rate, start))(search.starts))(rates)
+def _exit_times(search: _Search, rates):
+    arguments = (search.problem, search.algorithm, search.starts, search.level)
+    return jax.vmap(lambda rate: _exits(*arguments, rate, search.patience / rate))(rates)
 
 
 @eqx.filter_jit
-def _exit_slope(search: _Search, log_rate, patience):
+def _exit_slope(search: _Search, log_rate):
     arguments = (search.problem, search.algorithm, search.starts, search.level)
     # The wait is no part of what is differentiated.
-    return jax.grad(lambda x: _mean_exit(*arguments, jnp.exp(x), patience / jnp.exp(log_rate)))(log_rate)
+    return jax.grad(lambda x: _mean_exit(*arguments, jnp.exp(x), search.patience / jnp.exp(log_rate)))(log_rate)
 
 
 @eqx.filter_jit

@@ -2,14 +2,13 @@
 
 import dataclasses
 
-import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
 from ..algorithms import OnlineSGD
 from ..algorithms.schedules import Schedule
 from ..errors import InvalidInput
 from ..problems import TwoLayer
-from .learning_rates import BestLearningRate, best_learning_rate
+from .learning_rates import BestLearningRate, best_learning_rate, with_rate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +74,7 @@ def overparameterisation_gain(
         teacher_readout=problem.teacher_readout,
         normalisation=problem.normalisation,
     )
-    slower = eqx.tree_at(lambda a: a.learning_rate, algorithm, algorithm.learning_rate * k / problem.width)
+    slower = with_rate(algorithm, algorithm.learning_rate * k / problem.width)
     return WidthGain(
         wide=best_learning_rate(problem, algorithm, d, threshold, key=key),
         narrow=best_learning_rate(narrow, slower, d, threshold, key=key),

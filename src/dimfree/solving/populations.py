@@ -136,13 +136,17 @@ def dmft(
         raise InvalidInput(f"paths = {paths} was given; take a power of two (the points are those of a Sobol net).")
     most = positive_integer(most_populations, "most_populations", minimum=_FEWEST)
     keys = jax.random.split(key, most)
+    made: dict[tuple[bytes, int], _Curves] = {}  # the choice of the grid has made the first of each already
 
     def population(times: np.ndarray, number: int) -> _Curves:
+        if (times.tobytes(), number) in made:
+            return made[times.tobytes(), number]
         solver = Process(problem, algorithm, jnp.sqrt(start.P[0, 0]), jnp.asarray(times), flow)
         number_of_paths = paths or _paths_for(len(times) - 1, memory)
         name = _fingerprint(problem, algorithm, start, times, flow, number_of_paths, key)
         file = None if store is None else Path(store) / f"{name}-{len(times) - 1}-{number}.npz"
-        return _population(solver, start, number_of_paths, keys[number], file)
+        curves = made[times.tobytes(), number] = _population(solver, start, number_of_paths, keys[number], file)
+        return curves
 
     if flow and np.ndim(time) == 0:
         coarse = first_grid(algorithm, float(given_times(algorithm, time, flow)[-1]))

@@ -29,9 +29,9 @@ def given_times(algorithm: ReusedData, time, flow: bool) -> Float[np.ndarray, " 
 
 def first_grid(algorithm: ReusedData, end: float) -> Float[np.ndarray, " times"]:
     """Steps that grow, up to what the batch allows; of the loss they know nothing."""
-    times, longest = [0.0], longest_steps(algorithm, np.full(1, 1e-300))[0]
+    times = [0.0]
     while times[-1] < end:
-        times.append(times[-1] + min(_FIRST_STEP + _GROWTH * times[-1], longest))
+        times.append(times[-1] + min(_FIRST_STEP + _GROWTH * times[-1], _within_batch(algorithm)))
     return np.array(times) * (end / times[-1])
 
 
@@ -58,9 +58,7 @@ def step_errors(
 
 def longest_steps(algorithm: ReusedData, rates: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """How long steps may be: within the correlation of a batch, and stable, for weights that relax at these rates."""
-    if isinstance(algorithm, PersistentSGD):
-        return np.minimum(_STABLE / rates, _IN_BATCH * float(algorithm.persistence * algorithm.batch_fraction))
-    return _STABLE / rates
+    return np.minimum(_STABLE / rates, _within_batch(algorithm))
 
 
 def refined(
@@ -76,3 +74,10 @@ def refined(
     count = np.maximum(needed * number / needed.sum(), np.diff(times) / longest)
     along = np.concatenate([[0.0], np.cumsum(count)])
     return np.interp(np.linspace(0, along[-1], int(np.ceil(along[-1])) + 1), along, times)
+
+
+def _within_batch(algorithm: ReusedData) -> float:
+    """How long a step may be for the batch to be correlated over it."""
+    if isinstance(algorithm, PersistentSGD):
+        return _IN_BATCH * float(algorithm.persistence * algorithm.batch_fraction)
+    return np.inf
