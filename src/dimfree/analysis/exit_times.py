@@ -241,7 +241,7 @@ def exit_time(
     return ExitTime(problem, algorithm, d, threshold, plateau_risk, level, notes=tuple(notes), **found)
 
 
-def exit_level(problem: Problem, risk: float | Array, threshold: float) -> float | Array:
+def exit_level(problem: Problem, risk: float | Array, threshold: float | Array) -> float | Array:
     """The risk that has lost the fraction `threshold` of its excess over the irreducible one."""
     floor = problem.irreducible_risk
     return floor + (1 - threshold) * (risk - floor)

@@ -65,15 +65,7 @@ def overparameterisation_gain(
     if isinstance(algorithm.learning_rate, Schedule):
         raise InvalidInput("The algorithm needs a constant, positive learning rate, where the search begins.")
     k = problem.teacher_width
-    narrow = TwoLayer(
-        k,
-        k,
-        problem.activation,
-        noise=problem.noise,
-        readout=problem.readout[:1].repeat(k),
-        teacher_readout=problem.teacher_readout,
-        normalisation=problem.normalisation,
-    )
+    narrow = problem.resized(k)
     slower = with_rate(algorithm, algorithm.learning_rate * k / problem.width)
     return WidthGain(
         wide=best_learning_rate(problem, algorithm, d, threshold, key=key),

@@ -1,5 +1,7 @@
 """Where SGD gets stuck: the point at which the ODE comes to rest from students without overlap."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -24,20 +26,21 @@ def centre(problem: Problem) -> State:
     return problem.completed(State(Q=jnp.eye(p), M=jnp.zeros((p, k))))
 
 
+def stillness(limit: MeanLimit, state: State) -> Float[Array, ""]:
+    """Negative where the ODE still moves, zero or positive where it is about at rest: an event of the solver."""
+    scale = rate_at(limit.algorithm.learning_rate, jnp.zeros(()))
+    drift = limit.coordinates.pack(limit.drift(0.0, state))
+    return jnp.log(_AT_REST * scale + 1e-300) - 0.5 * jnp.log(jnp.sum(drift**2) + 1e-300)
+
+
 def rest(limit: MeanLimit) -> State:
     """The plateau: where the ODE comes to rest from `centre`.
 
     It may be a point without overlap (targets without a linear part), or one where all students are alike. An error
     says when there is none, because SGD learns at once or diverges.
     """
-    problem, algorithm, coordinates = limit.problem, limit.algorithm, limit.coordinates
-    scale = rate_at(algorithm.learning_rate, jnp.zeros(()))
-
-    def at_rest(state: State) -> Array:
-        # Zero, not negative, at rest: this is an event of the solver.
-        drift = coordinates.pack(limit.drift(0.0, state))
-        return jnp.log(_AT_REST * scale + 1e-300) - 0.5 * jnp.log(jnp.sum(drift**2) + 1e-300)
-
+    problem, at_rest = limit.problem, functools.partial(stillness, limit)
+    scale = rate_at(limit.algorithm.learning_rate, jnp.zeros(()))
     start = centre(problem)
     if float(at_rest(start)) >= 0:
         return start

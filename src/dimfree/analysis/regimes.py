@@ -17,6 +17,7 @@ from ..simulation import random_state, simulate
 from ..solving import solve
 from ..state import State, WideState
 from ..trajectory import Outcome
+from .exit_times import random_starts
 
 # From the cheapest to the dearest; the cost of one evaluation of the drift.
 LIMITS = {"mean field": "p k", "dimension-free": "p k", "gradient flow": "p^3", "ODE": "p^4"}
@@ -250,10 +251,10 @@ def _distances(problem, algorithm, start, d, alpha, runs, key) -> dict[str, Floa
 def _error_scales(problem, algorithm, time: float, key) -> ErrorScales:
     """Each term on its own, from a network that is small enough for every limit and for simulation."""
     p, d, rate = _REFERENCE_WIDTH, _REFERENCE_D, _REFERENCE_RATE
-    small = _resized(problem, p)
+    small = problem.resized(p)
     at_rate = functools.partial(_rescaled, algorithm, problem.width, p)
     start_key, run_key = jax.random.split(key)
-    starts = jax.vmap(lambda one: random_state(small, d, key=one))(jax.random.split(start_key, 64))
+    starts = random_starts(small, d, 64, key=start_key)
     start = jax.tree.map(lambda leaf: leaf[0], starts)
     angles = np.asarray(small.risk(starts) - small.risk(WideState.of(starts)))
     sgd, slow = at_rate(rate), at_rate(_VANISHING)
@@ -280,14 +281,6 @@ def _error_scales(problem, algorithm, time: float, key) -> ErrorScales:
         density=p * largest(density - flow),
         angles=(near - small.teacher_width) * largest(wide - angled),
     )
-
-
-def _resized(problem, p: int):
-    """The problem at another width, with readouts from all over the given ones."""
-    readout = np.asarray(problem.readout)[np.linspace(0, problem.width - 1, p).round().astype(int)]
-    if isinstance(problem, TwoLayer):
-        return TwoLayer(p, problem.teacher_width, problem.activation, problem.noise, readout, problem.teacher_readout)
-    return MultiIndex(problem.link, p, problem.teacher_width, problem.activation, problem.noise, readout)
 
 
 def _rescaled(algorithm: OnlineSGD, p: int, reference: int, noise: float) -> OnlineSGD:

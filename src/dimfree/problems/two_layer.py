@@ -5,6 +5,7 @@ from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
@@ -36,6 +37,11 @@ def as_readout(readout: ArrayLike | Array | None, width: int, name: str) -> Floa
     if array.shape != (width,):
         raise InvalidInput(f"{name} has shape {array.shape}; a network of width {width} needs {width} numbers.")
     return array
+
+
+def _spread_over(readout: Float[Array, " p"], width: int) -> Float[Array, " n"]:
+    """As many readouts, from all over the given ones."""
+    return readout[np.linspace(0, readout.size - 1, width).round().astype(int)]
 
 
 class TwoLayer(FieldProblem):
@@ -86,6 +92,18 @@ class TwoLayer(FieldProblem):
         self.noise = jnp.asarray(noise, float)
         self.readout = as_readout(readout, self.width, "readout")
         self.teacher_readout = as_readout(teacher_readout, self.teacher_width, "teacher_readout")
+
+    def resized(self, width: int) -> "TwoLayer":
+        """The problem for a student of another width, with readouts from all over the given ones."""
+        return TwoLayer(
+            width,
+            self.teacher_width,
+            self.activation,
+            self.noise,
+            _spread_over(self.readout, width),
+            self.teacher_readout,
+            self.normalisation,
+        )
 
     @property
     def smooth(self) -> bool:
@@ -241,6 +259,13 @@ class MultiIndex(FieldProblem):
         nonnegative_number(noise, "noise", meaning=" (it is the variance of the label noise)")
         self.noise = jnp.asarray(noise, float)
         self.readout = as_readout(readout, self.width, "readout")
+
+    def resized(self, width: int) -> "MultiIndex":
+        """The problem for a student of another width, with readouts from all over the given ones."""
+        readout = _spread_over(self.readout, width)
+        return MultiIndex(
+            self.link, width, self.teacher_width, self.activation, self.noise, readout, self.normalisation
+        )
 
     @property
     def smooth(self) -> bool:

@@ -10,6 +10,9 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree, Shaped
 
 from ..trajectory import Outcome
 
+BLOCK = 128  # steps whose random numbers are drawn together; fixed, so that results do not depend on the machine
+LANES = 128  # runs at a time on a device; more do not fit in its cache and are slower
+
 
 class Results(eqx.Module):
     """What is kept of each run: what was observed at the saved steps, how it ended, after how many steps if early."""

@@ -18,10 +18,8 @@ from ..state import State, check_state
 from ..trajectory import Outcome, Trajectory, check_starts, provenance, save_alphas
 from . import exact, vectors
 from .devices import PATIENCE, Progress, devices_for, on_each, spread
-from .loop import Lanes, Loop, Results
+from .loop import BLOCK, LANES, Lanes, Loop, Results
 
-_BLOCK = 128  # steps whose random numbers are drawn together; fixed, so that results do not depend on the machine
-_LANES = 128  # runs at a time on a device; more do not fit in its cache and are slower
 _MEMORY = 2**30  # bytes that the runs under way may take, unless told otherwise
 
 
@@ -76,7 +74,7 @@ def simulate(
         vectors.embed(jax.tree.map(lambda leaf: leaf[0], states), d)  # says in words when it cannot be done
     devices = devices_for(runs, key)
     bytes_per_run = _bytes_per_run(problem, algorithm, d, method)
-    lanes = int(np.clip(memory // (bytes_per_run * len(devices)), 1, min(_LANES, runs // len(devices))))
+    lanes = int(np.clip(memory // (bytes_per_run * len(devices)), 1, min(LANES, runs // len(devices))))
     cost = (
         f"{runs} runs of {save_steps[-1]} steps, {lanes * len(devices)} at a time, "
         f"{lanes * len(devices) * bytes_per_run / 2**20:.0f} MiB"
@@ -122,10 +120,10 @@ class _Job(eqx.Module):
         batch = algorithm.batch_size
         return {
             "load": lambda run: jax.tree.map(lambda leaf: leaf[run], states),
-            "draw": lambda key: exact.draw(key, problem, _BLOCK, batch, d),
+            "draw": lambda key: exact.draw(key, problem, BLOCK, batch, d),
             "advance": lambda state, draws, step: exact.advance(problem, algorithm, state, draws, d, step * batch / d),
             "observe": lambda state: state,
-            "block": _BLOCK,
+            "block": BLOCK,
         }
 
     def _vectors(self, states: State) -> dict[str, Any]:
@@ -157,7 +155,7 @@ def _bytes_per_run(problem: Problem, algorithm: OnlineSGD, d: int, method: str) 
     state = fields**2 + 2 * problem.width
     if method == "vectors":
         return 8 * (2 * batch * d + 3 * fields * d + 3 * state)
-    return 8 * _BLOCK * (2 * batch * (fields + batch + 4) + 2 * state)
+    return 8 * BLOCK * (2 * batch * (fields + batch + 4) + 2 * state)
 
 
 def _run_all(job: _Job, states: State, keys, devices: list, lanes: int, cost: str | None) -> Results:

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..analysis.plateau import centre, rest
+from ..analysis.exit_times import exit_level, random_starts
+from ..analysis.plateau import centre, rest, stillness
 from ..errors import InvalidInput
 from ..limits import gradient_flow, ode
-from ..simulation import random_state
 from ..solving import solve
 from ..state import State
 from ..trajectory import Outcome
@@ -21,7 +21,6 @@ from .functions import many_cells, one_cell
 from .quantities import averages, fraction, is_random, quantities
 from .simulations import Job, has_left, simulate_cells
 
-_AT_REST = 1e-4  # as for `rest`: drift, in units of the learning rate
 _SOLVES_AT_ONCE = 256  # more do not fit in the cache, and all wait for the slowest
 Results = tuple[dict[str, np.ndarray], dict[int, str]]
 
@@ -158,7 +157,7 @@ class _Rounds:
     def _exit_times(self, keys: Any, wanted: np.ndarray) -> Sample:
         parts, d = self._parts(), self._setting("d")
         levels, errors = self._levels(*parts)
-        steps = np.where(wanted & np.isfinite(levels), self._steps(d), 0)
+        steps = np.where(wanted & np.isfinite(levels), self._steps(parts[1], d), 0)
         if not steps.any():
             none = np.zeros((self.cells, self.description.runs))
             return Sample({"exit_time": none + np.inf, "diverged": none}, errors)
@@ -169,10 +168,10 @@ class _Rounds:
         return Sample(values, errors)
 
     def _simulations(self, keys: Any, wanted: np.ndarray) -> Sample:
-        d = self._setting("d")
+        parts, d = self._parts(), self._setting("d")
         level = -1.0  # which no risk reaches
-        steps = np.where(wanted, self._steps(d), 0)
-        outcome, _, below, overlap = self._simulated(keys, *self._parts(), np.full(self.cells, level), steps, d)
+        steps = np.where(wanted, self._steps(parts[1], d), 0)
+        outcome, _, below, overlap = self._simulated(keys, *parts, np.full(self.cells, level), steps, d)
         diverged = outcome == Outcome.DIVERGED
         values = {
             "risk": np.where(diverged, np.nan, level - below),
@@ -215,8 +214,8 @@ class _Rounds:
         value = settings_of(self.description, self.values)[name]
         return value[0] if isinstance(value, np.ndarray) else value
 
-    def _steps(self, d: int) -> np.ndarray:
-        batch = _first(self._parts()[1]).batch_size
+    def _steps(self, algorithms: Any, d: int) -> np.ndarray:
+        batch = algorithms.batch_size
         alphas = np.broadcast_to(settings_of(self.description, self.values)["alpha"], (self.cells,))
         return np.round(np.asarray(alphas, float) * d / batch).astype(int)
 
@@ -252,8 +251,7 @@ class _Rounds:
                 risks[cell] = problem.risk(rest(ode(problem, algorithm)))
             except InvalidInput as error:
                 risks[cell], errors[int(cell)] = np.nan, str(error)
-        floors = np.asarray(jax.vmap(lambda problem: problem.irreducible_risk)(problems))
-        return floors + (1 - thresholds) * (risks - floors), errors
+        return np.asarray(eqx.filter_vmap(exit_level)(problems, jnp.asarray(risks), jnp.asarray(thresholds))), errors
 
 
 def _built(description: Description, values: dict[str, Any]) -> tuple[Any, Any]:
@@ -277,10 +275,7 @@ def _central_risks(problems, algorithms):
 
     def one(problem, algorithm):
         state = centre(problem)
-        limit = ode(problem, algorithm)
-        drift = limit.coordinates.pack(limit.drift(0.0, state))
-        rate = algorithm.learning_rate if isinstance(algorithm.learning_rate, jax.Array) else jnp.zeros(())
-        return problem.risk(state), jnp.sqrt(jnp.sum(drift**2)) <= _AT_REST * rate
+        return problem.risk(state), stillness(ode(problem, algorithm), state) >= 0
 
     return eqx.filter_vmap(one)(problems, algorithms)
 
@@ -299,10 +294,7 @@ def _split_each(keys, runs: int):
 def _random_starts(problems, keys, d: int, runs: int) -> State:
     """Random starts for the runs of each cell, one after the other."""
 
-    def cell(problem, key):
-        return jax.vmap(lambda key: random_state(problem, d, key=key))(jax.random.split(key, runs))
-
-    starts = eqx.filter_vmap(cell)(problems, keys)
+    starts = eqx.filter_vmap(lambda problem, key: random_starts(problem, d, runs, key=key))(problems, keys)
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), starts)
 
 

@@ -13,12 +13,10 @@ from ..algorithms import OnlineSGD
 from ..problems import Problem
 from ..simulation import exact
 from ..simulation.devices import on_each, spread
-from ..simulation.loop import Loop
+from ..simulation.loop import BLOCK, LANES, Loop
 from ..state import State
 from ..trajectory import Outcome
 
-_BLOCK = 128  # as in `simulate`: steps whose random numbers are drawn together
-_LANES = 128
 _FOREVER = np.iinfo(np.int64).max
 
 
@@ -99,17 +97,17 @@ def _on_device(job: Job, d: Float[Array, ""]):
 
     loop = Loop(
         load=load,
-        draw=lambda key: exact.draw(key, first[0], _BLOCK, batch, d),
+        draw=lambda key: exact.draw(key, first[0], BLOCK, batch, d),
         advance=advance,
         observe=lambda run: run.seen,
         stop=lambda seen: jnp.where(seen.steps_left <= 0, 1.0, seen.below),
         keys=job.keys,
         # Every run ends by itself; this is where the last one does, at the latest.
         save_steps=jnp.max(job.steps)[None],
-        block=_BLOCK,
+        block=BLOCK,
     )
     begun = jax.vmap(lambda run: load(run).seen)(jnp.arange(runs))
-    _, results = loop.iterate(*loop.start(min(_LANES, runs), begun), jnp.asarray(_FOREVER))
+    _, results = loop.iterate(*loop.start(min(LANES, runs), begun), jnp.asarray(_FOREVER))
     return results.outcome, results.ended, jax.tree.map(lambda leaf: leaf[:, 0], results.saved)
 
 
