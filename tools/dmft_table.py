@@ -9,19 +9,17 @@ precision; the comparison extrapolates them linearly in 1/d and in the learning 
 measured again, so that the work can be stopped and taken up.
 """
 
-import csv
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from table import Table
 
 import dimfree
 
-TABLE = Path(__file__).resolve().parent.parent / "docs" / "data" / "reused_data.csv"
 TIMES = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0])
 SIMULATIONS = [(1_000, 0.01, 128), (2_000, 0.01, 64), (1_000, 0.02, 128)]  # d, learning rate, runs
 LOSS = dimfree.LocalFields(
@@ -40,6 +38,7 @@ CASES: dict[str, tuple[float, Callable]] = {
 }
 COLUMNS = ("case", "d", "learning_rate", "runs", *(f"M({t:g})" for t in TIMES), *(f"error({t:g})" for t in TIMES))
 COLUMNS = (*COLUMNS, "seconds")
+TABLE = Table("reused_data", COLUMNS, keys=("case", "d", "learning_rate"))  # d is 0 for the theory
 
 
 def theory(case: str) -> tuple[np.ndarray, np.ndarray, int]:
@@ -67,37 +66,23 @@ def simulation(case: str, d: int, rate: float, runs: int) -> tuple[np.ndarray, n
     return all_runs.mean(axis=0), all_runs.std(axis=0, ddof=1) / runs**0.5, runs
 
 
-def rows() -> dict[tuple[str, int, float], dict[str, str]]:
-    """What is in the file, by case, d (0 for the theory) and learning rate."""
-    if not TABLE.exists():
-        return {}
-    with TABLE.open() as file:
-        return {(row["case"], int(row["d"]), float(row["learning_rate"])): row for row in csv.DictReader(file)}
-
-
 def measure(cases: list[str]) -> None:
     """The rows of these cases that are missing."""
     for case in cases:
         for d, rate, runs in [(0, 0.0, 0), *SIMULATIONS]:
-            if (case, d, rate) in rows():
+            if (case, d, rate) in TABLE:
                 continue
             began = time.perf_counter()
             M, error, number = simulation(case, d, rate, runs) if d else theory(case)
             seconds = time.perf_counter() - began
-            new = not TABLE.exists()
-            TABLE.parent.mkdir(exist_ok=True)
-            with TABLE.open("a", newline="") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                if new:
-                    writer.writerow(COLUMNS)
-                numbers = [f"{x:.5f}" for x in (*M, *error)]
-                writer.writerow([case, d, rate, number, *numbers, f"{seconds:.0f}"])
+            numbers = [f"{x:.5f}" for x in (*M, *error)]
+            TABLE.add(dict(zip(COLUMNS, (case, d, rate, number, *numbers, f"{seconds:.0f}"), strict=True)))
             print(f"{case}, d = {d}, learning rate {rate}: M = {np.round(M, 4)}, {seconds:.0f} s", flush=True)
 
 
 def show() -> None:
     """Theory against simulation, extrapolated, in standard errors."""
-    table = rows()
+    table = {(case, int(d), float(rate)): row for (case, d, rate), row in TABLE.rows().items()}
 
     def numbers(key: tuple[str, int, float], name: str) -> np.ndarray:
         return np.array([float(table[key][f"{name}({t:g})"]) for t in TIMES])

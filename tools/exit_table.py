@@ -7,19 +7,17 @@ Phase retrieval on the sphere with learning_rate / p = 1/12, threshold 0.1, no l
 is not measured again, so that the work can be stopped and taken up.
 """
 
-import csv
 import os
 import sys
 import time
-from pathlib import Path
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
 
 import jax
+from table import Table
 
 import dimfree
 
-TABLE = Path(__file__).resolve().parent.parent / "docs" / "data" / "exit_times.csv"
 WIDTHS = (1, 2, 5, 20)
 RUNS = {1_000: 4_000, 10_000: 2_000, 100_000: 1_000, 1_000_000: 32}
 # With twenty students a step costs thirty times more, and the exit time scatters by 3% instead of 40%.
@@ -29,6 +27,7 @@ COLUMNS = (
     *("p", "d", "runs", "mean", "error", "stay"),
     *("annealed", "quenched", "ode", "ode_error", "dressed", "dressed_error", "seconds"),
 )
+TABLE = Table("exit_times", COLUMNS, keys=("p", "d"))
 
 
 def measure(p: int, d: int) -> dict[str, float]:
@@ -60,20 +59,12 @@ def measure(p: int, d: int) -> dict[str, float]:
 
 
 def main(dimensions: list[int]) -> None:
-    TABLE.parent.mkdir(exist_ok=True)
-    done = []
-    if TABLE.exists():
-        with TABLE.open() as file:
-            done = [(int(row["p"]), int(row["d"])) for row in csv.DictReader(file)]
-    else:
-        TABLE.write_text(",".join(COLUMNS) + "\n")
     for d in dimensions or RUNS:
         for p in WIDTHS:
-            if (p, d) in done:
+            if (p, d) in TABLE:
                 continue
             cell = measure(p, d)
-            with TABLE.open("a") as file:
-                csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow({k: f"{v:.6g}" for k, v in cell.items()})
+            TABLE.add(cell)
             ratio, error = cell["mean"] / cell["dressed"], cell["error"] / cell["dressed"]
             print(
                 f"p = {p}, d = {d}: measured / dressed {ratio:.4f} +- {error:.4f}, {cell['seconds']:.0f} s", flush=True

@@ -10,19 +10,17 @@ learning rate is fixed up to exponent 2, and proportional to d^-1/2 for 3. A cel
 again, so that the work can be stopped and taken up.
 """
 
-import csv
 import sys
 import time
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from table import Table
 
 import dimfree
 from dimfree.analysis.sample_complexity import log_median, recovery_times
 
-TABLE = Path(__file__).resolve().parent.parent / "docs" / "data" / "exponents.csv"
 LEVEL = 0.5
 
 
@@ -38,6 +36,7 @@ RUNS = {
     3: {100: 1_024, 300: 1_024, 1_000: 192, 3_000: 48, 10_000: 16},
 }
 COLUMNS = ("exponent", "link", "d", "runs", "samples", "error", "found", "seconds")
+TABLE = Table("exponents", COLUMNS, keys=("exponent", "d"))
 
 
 def setting(exponent: int, d: int) -> tuple[dimfree.TwoLayer, dimfree.OnlineSGD]:
@@ -60,30 +59,21 @@ def measure(exponent: int, d: int) -> dict[str, float | str]:
         "link": problem.activation.name,
         "d": d,
         "runs": runs,
-        "samples": np.exp(log),
+        "samples": float(np.exp(log)),
         "error": error,
-        "found": np.mean(np.isfinite(times)),
+        "found": float(np.mean(np.isfinite(times))),
         "seconds": time.perf_counter() - began,
     }
 
 
 def main(exponents: list[int]) -> None:
-    TABLE.parent.mkdir(exist_ok=True)
-    done = []
-    if TABLE.exists():
-        with TABLE.open() as file:
-            done = [(int(row["exponent"]), int(row["d"])) for row in csv.DictReader(file)]
-    else:
-        TABLE.write_text(",".join(COLUMNS) + "\n")
     for exponent in exponents or LINKS:
         for d in RUNS[exponent]:
-            if (exponent, d) in done:
+            if (exponent, d) in TABLE:
                 continue
             cell = measure(exponent, d)
-            row = {name: value if isinstance(value, str) else f"{value:.6g}" for name, value in cell.items()}
-            with TABLE.open("a") as file:
-                csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow(row)
-            print(", ".join(f"{name} {value}" for name, value in row.items()), flush=True)
+            TABLE.add(cell)
+            print(", ".join(f"{name} {value}" for name, value in cell.items()), flush=True)
 
 
 if __name__ == "__main__":

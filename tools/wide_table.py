@@ -8,19 +8,17 @@ on all p^2 overlaps, which by symmetry are some hundred numbers at any p. Rows `
 directions of dimension d. Time is learning_rate * alpha / p, up to 2. A cell that is in the file is not measured again.
 """
 
-import csv
 import sys
-from pathlib import Path
 
 import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from table import Table
 
 import dimfree
 
-TABLE = Path(__file__).resolve().parent.parent / "docs" / "data" / "wide_networks.csv"
 ACTIVATIONS = ("erf", "relu", "square")
 WIDTHS = (32, 128, 512, 4096)
 DIMENSIONS = (50, 200, 800, 3200)
@@ -29,6 +27,7 @@ COLUMNS = (
     *("kind", "activation", "p", "d", "risk_start", "risk_end"),
     *("risk_error", "risk_error_d", "risk_error_density", "norm_error", "off_diagonal_rms"),
 )
+TABLE = Table("wide_networks", COLUMNS, keys=("kind", "activation", "p", "d"))
 OVERLAPS = 0.4 * np.random.default_rng(0).normal(size=(GROUPS, 2))
 
 
@@ -134,25 +133,17 @@ def measure_dimension(activation: str, d: int) -> dict:
 
 
 def main() -> None:
-    rows = list(csv.DictReader(TABLE.open())) if TABLE.exists() else []
-    done = {(row["kind"], row["activation"], row["p"], row["d"]) for row in rows}
     activations = sys.argv[1:] or ACTIVATIONS
     cells = [("dimension", activation, NEURONS, d) for activation in activations for d in DIMENSIONS]
     cells += [("width", activation, p, "inf") for p in WIDTHS for activation in activations]
     for kind, activation, p, d in cells:
-        if (kind, activation, str(p), str(d)) in done:
+        if (kind, activation, p, d) in TABLE:
             continue
         found = measure_width(activation, p) if kind == "width" else measure_dimension(activation, int(d))
         risk = found.pop("risk")
         found |= {"risk_start": float(risk[0]), "risk_end": float(risk[-1])}
-        numbers = {name: f"{value:.5g}" for name, value in found.items()}
-        rows.append({"kind": kind, "activation": activation, "p": str(p), "d": str(d), **numbers})
-        rows.sort(key=lambda row: (row["kind"], row["activation"], int(row["p"]), float(row["d"])))
-        print(found, cells.index((kind, activation, p, d)), flush=True)
-        with TABLE.open("w", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        TABLE.add({"kind": kind, "activation": activation, "p": p, "d": d, **found}, digits=5)
+        print(kind, activation, p, d, found, flush=True)
 
 
 if __name__ == "__main__":

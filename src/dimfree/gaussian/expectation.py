@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from .blocks import sum_over_blocks
 from .factor import psd_factor
 from .rules import GaussHermite, Rule
 
@@ -81,30 +82,16 @@ def _expectation(mean, covariance, parameters, *, function, rule):
     nodes, noise, weights = rule.points(covariance.shape[-1])
     factor, _ = psd_factor(covariance)
 
-    def weighted(block):
-        block_nodes, block_noise, block_weights = block
-        fields = block_nodes @ factor.T if mean is None else mean + block_nodes @ factor.T
-        values = jax.vmap(function, in_axes=(0, 0, None))(fields, block_noise, parameters)
-        return jax.tree.map(lambda value: jnp.tensordot(block_weights, value, axes=1), values)
+    def weighted(nodes, noise, weights):
+        fields = nodes @ factor.T if mean is None else mean + nodes @ factor.T
+        values = jax.vmap(function, in_axes=(0, 0, None))(fields, noise, parameters)
+        return jax.tree.map(lambda value: jnp.tensordot(weights, value, axes=1), values)
 
     numbers = sum(
         leaf.size for leaf in jax.tree.leaves(jax.eval_shape(function, covariance[0], covariance[0, 0], parameters))
     )
     blocks = -(-len(weights) * (numbers + nodes.shape[1]) // _BLOCK_NUMBERS)
-    if blocks == 1:
-        return weighted((jnp.asarray(nodes), jnp.asarray(noise), jnp.asarray(weights)))
-    padding = -len(weights) % blocks  # padded points have weight zero
-    split = tuple(
-        jnp.asarray(np.concatenate([a, np.zeros((padding, *a.shape[1:]))]).reshape(blocks, -1, *a.shape[1:]))
-        for a in (nodes, noise, weights)
-    )
-    first = weighted(jax.tree.map(lambda a: a[0], split))
-    total, _ = jax.lax.scan(
-        lambda carry, block: (jax.tree.map(jnp.add, carry, weighted(block)), None),
-        first,
-        jax.tree.map(lambda a: a[1:], split),
-    )
-    return total
+    return sum_over_blocks(weighted, (nodes, noise, weights), blocks)
 
 
 @_expectation.def_jvp

@@ -8,6 +8,7 @@ import scipy.linalg
 from jaxtyping import Float
 
 from ..errors import positive_integer
+from .rules import product_rule
 
 
 class HalfRange(eqx.Module):
@@ -36,8 +37,7 @@ class HalfRange(eqx.Module):
 def _half_range(nodes: int, dimension: int):
     line, weights = _half_line(nodes)
     line, weights = np.concatenate([-line[::-1], line]), np.concatenate([weights[::-1], weights]) / 2
-    grid = np.stack(np.meshgrid(*[line] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)
-    return grid, functools.reduce(np.multiply.outer, [weights] * dimension, np.ones(())).reshape(-1)
+    return product_rule(line, weights, dimension)
 
 
 def _half_line(nodes: int):

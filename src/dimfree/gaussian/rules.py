@@ -78,13 +78,16 @@ def sobol_normals(points: int, dimension: int, rng: np.random.Generator) -> Floa
     return scipy.special.ndtri(np.clip(uniform, 2.0**-53, 1 - 2.0**-53))
 
 
+def product_rule(line: Float[np.ndarray, " m"], weights: Float[np.ndarray, " m"], dimension: int):
+    """The nodes and weights of a rule on a line, in every direction."""
+    grid = np.stack(np.meshgrid(*[line] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)
+    return grid, functools.reduce(np.multiply.outer, [weights] * dimension, np.ones(())).reshape(-1)
+
+
 @functools.lru_cache(maxsize=32)
 def _hermite(nodes: int, dimension: int):
     line, weights = scipy.special.roots_hermitenorm(nodes)
-    weights = weights / weights.sum()
-    grid = np.stack(np.meshgrid(*[line] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)
-    product = functools.reduce(np.multiply.outer, [weights] * dimension, np.ones(())).reshape(-1)
-    return grid, product
+    return product_rule(line, weights / weights.sum(), dimension)
 
 
 @functools.lru_cache(maxsize=32)

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
+from ..gaussian.blocks import sum_over_blocks
 from ..gaussian.half_range import HalfRange
 from ..gaussian.rules import GaussHermite, Rule, Sobol
 from ..gaussian.smoothing import exact_degree, own_averages, smoothed
@@ -112,8 +112,7 @@ def _sums(problem: "Network", state: WideState, rule: Rule | None, companion: bo
     along = jax.scipy.linalg.solve_triangular(factor, state.M.T, lower=True).T  # fields of students in the nodes' frame
     weights, own = _output_weights(problem, state)
 
-    def over(block):
-        normals, chances = block
+    def over(normals, chances):
         teacher = normals @ factor.T
         neuron = smoothed(problem.activation, normals @ along.T, state.q_perp)
         error = neuron.output @ weights - jax.vmap(problem.target)(teacher)
@@ -138,17 +137,4 @@ def _sums(problem: "Network", state: WideState, rule: Rule | None, companion: bo
         )
 
     blocks = -(-len(node_weights) * problem.width // _BLOCK_NUMBERS)
-    if blocks == 1:
-        return over((jnp.asarray(nodes), jnp.asarray(node_weights)))
-    padding = -len(node_weights) % blocks  # padded nodes have weight zero
-    split = tuple(
-        jnp.asarray(np.concatenate([a, np.zeros((padding, *a.shape[1:]))]).reshape(blocks, -1, *a.shape[1:]))
-        for a in (nodes, node_weights)
-    )
-    first = over(jax.tree.map(lambda a: a[0], split))
-    total, _ = jax.lax.scan(
-        lambda carry, block: (jax.tree.map(jnp.add, carry, over(block)), None),
-        first,
-        jax.tree.map(lambda a: a[1:], split),
-    )
-    return total
+    return sum_over_blocks(over, (nodes, node_weights), blocks)

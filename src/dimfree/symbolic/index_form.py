@@ -78,18 +78,13 @@ def in_indices(
     def source() -> str:
         return _source(alphabet, drift, risk, covariance)
 
-    return SymbolicLimit(
-        problem=alphabet.problem,
-        algorithm=alphabet.algorithm,
-        limit=limit,
-        notation=alphabet.notation.name,
-        clock=alphabet.clock,
+    return alphabet.result(
+        limit,
         symbols=symbols,
         drift=drift,
         corrector=corrections,
         risk=risk,
         covariance=covariance,
-        values=dict(alphabet.values),
         **{"_lines": lines, "_conditions": conditions(alphabet), "_source": source, **(extra or {})},
     )
 

@@ -99,17 +99,12 @@ def in_matrices(
     def source() -> str:
         return _source(alphabet, write, system, total, readout, risk)
 
-    return SymbolicLimit(
-        problem=alphabet.problem,
-        algorithm=alphabet.algorithm,
-        limit=limit,
-        notation=alphabet.notation.name,
-        clock=alphabet.clock,
+    return alphabet.result(
+        limit,
         symbols=symbols,
         drift=drift,
         corrector=corrections,
         risk=write.expression(risk, None),
-        values=dict(alphabet.values),
         **{
             "_lines": lambda: tuple(lines),
             "_conditions": tuple(given),

@@ -10,6 +10,7 @@ from ..algorithms import OnlineSGD
 from ..algorithms.schedules import Schedule
 from ..errors import InvalidInput
 from ..problems import Problem, SpikedTensor, TwoLayer
+from .result import SymbolicLimit
 
 Symbol = sympy.Symbol
 
@@ -152,6 +153,18 @@ class Alphabet:
             self.unit_readout = not self.trained and bool(np.all(np.asarray(problem.readout) == 1))
         if isinstance(problem, TwoLayer):
             self.unit_teacher_readout = bool(np.all(np.asarray(problem.teacher_readout) == 1))
+
+    def result(self, limit: str, **parts: Any) -> SymbolicLimit:
+        """The limit in these symbols: `parts` are the equations, and what writes them."""
+        return SymbolicLimit(
+            problem=self.problem,
+            algorithm=self.algorithm,
+            limit=limit,
+            notation=self.notation.name,
+            clock=self.clock,
+            values=dict(self.values),
+            **parts,
+        )
 
     def _parameter(self, field: str, value: Any, *, one: bool = False, scaled: bool = False) -> Any:
         """A symbol with its value, or the number itself where it is zero (or, if so asked, one)."""

@@ -54,16 +54,12 @@ class SymbolicLimit:
     _source: Callable[[], str] | None = dataclasses.field(default=None, repr=False)
     _symbolic: bool = dataclasses.field(default=False, repr=False)
 
-    @property
+    @functools.cached_property
     def fixed_points(self) -> tuple[dict[str, Any], ...]:
         """Where all coordinates are at rest, by coordinate: of one student and one teacher, those in closed form.
 
         That is, those that factors of degree one and two of the drift give.
         """
-        return self._fixed_points
-
-    @functools.cached_property
-    def _fixed_points(self) -> tuple[dict[str, Any], ...]:
         if len(self.drift) > 2 or self.algorithm.readout_rate is not None or self._symbolic:
             return ()
         from .at_rest import fixed_points

@@ -109,18 +109,13 @@ def in_statistics(alphabet: Alphabet, model: Tensor, limit: str) -> SymbolicLimi
             functions.append(function("covariance", given, f"Gained per unit of {clock}.", body, matrix))
         return module(described(alphabet), functions)
 
-    return SymbolicLimit(
-        problem=alphabet.problem,
-        algorithm=alphabet.algorithm,
-        limit=limit,
-        notation=alphabet.notation.name,
-        clock=alphabet.clock,
+    return alphabet.result(
+        limit,
         symbols=symbols,
         drift=drift,
         corrector=corrector,
         risk=risk,
         covariance=covariance,
-        values=dict(alphabet.values),
         _lines=lambda: tuple(lines),
         _conditions=("u_1 = m", r"u_2 = r_\perp^2"),
         _source=source,
