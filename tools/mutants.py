@@ -1,0 +1,307 @@
+"""Is every wrong formula caught? Known-wrong variants of the library, each against the tests that should fail.
+
+python tools/mutants.py            # every mutant that is not in docs/data/mutants.csv yet; half an hour on one core
+python tools/mutants.py 3 17       # these only, by their number, again
+
+A mutant is a change of one line: a sign, a factor, a term dropped. It is made in a copy of the library, and the tests
+named with it, none of them slow, run against the copy; it is killed if one of them fails.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE = Table("mutants", ("number", "what", "file", "verdict", "test", "seconds"), keys=("number",))
+
+
+class Mutant(NamedTuple):
+    """One line of a file of the library, what it becomes, and the tests that must notice."""
+
+    what: str
+    file: str
+    line: str
+    becomes: str
+    tests: str
+
+
+SQUARE = "tests/test_square.py"
+LAW = "tests/test_exact_in_law.py"
+REFERENCE = "tests/test_reference.py"
+MUTANTS = (
+    # The step of SGD on overlaps.
+    Mutant(
+        "the sign of the gradient in M",
+        "algorithms/online.py",
+        "M = keep * state.M - inverse_d * rate * moments.teacher",
+        "M = keep * state.M + inverse_d * rate * moments.teacher",
+        LAW,
+    ),
+    Mutant(
+        "no term of second order in Q",
+        "algorithms/online.py",
+        "+ inverse_d * rate**2 * moments.square",
+        "+ 0 * inverse_d * rate**2 * moments.square",
+        LAW,
+    ),
+    Mutant(
+        "the term of second order halved",
+        "algorithms/online.py",
+        "+ inverse_d * rate**2 * moments.square",
+        "+ inverse_d * 0.5 * rate**2 * moments.square",
+        LAW,
+    ),
+    Mutant(
+        "the ridge acts on Q once instead of twice",
+        "algorithms/online.py",
+        "keep**2 * state.Q",
+        "keep * state.Q",
+        f"{LAW} tests/test_invariances.py {SQUARE}",
+    ),
+    Mutant(
+        "the sphere leaves M as it is",
+        "algorithms/online.py",
+        "M = M / norms[:, None]",
+        "M = M / 1.0",
+        LAW,
+    ),
+    Mutant(
+        "the readout moves twice as fast",
+        "algorithms/online.py",
+        "return readout - inverse_d * rate_at(self.readout_rate, alpha) * (gradient + self.ridge * readout)",
+        "return readout - 2 * inverse_d * rate_at(self.readout_rate, alpha) * (gradient + self.ridge * readout)",
+        f"{REFERENCE} {SQUARE}",
+    ),
+    Mutant(
+        "a batch counts as one sample in the term of second order",
+        "algorithms/online.py",
+        "moments.square / self.batch_size)",
+        "moments.square)",
+        SQUARE,
+    ),
+    # The law of the simulation in dimension d.
+    Mutant(
+        "the unseen part of an input has d degrees of freedom",
+        "simulation/exact.py",
+        "left = jnp.maximum(d - fields - jnp.arange(batch_size), 0.0)",
+        "left = jnp.maximum(d - jnp.arange(batch_size), 0.0)",
+        LAW,
+    ),
+    Mutant(
+        "samples of a batch have no overlap outside the weights' span",
+        "simulation/exact.py",
+        "jnp.where(left[columns] > 0, lower, 0.0)",
+        "jnp.where(left[columns] > 0, 0 * lower, 0.0)",
+        LAW,
+    ),
+    Mutant(
+        "the seen part of an input is left out of its length",
+        "problems/field_problem.py",
+        "gram = (seen @ seen.T + unseen @ unseen.T) / d",
+        "gram = (unseen @ unseen.T) / d",
+        LAW,
+    ),
+    Mutant(
+        "clusters have no mean in the simulation",
+        "problems/field_problem.py",
+        "seen = scale * seen + clusters.means[draws.cluster] @ factor[:k]",
+        "seen = scale * seen",
+        f"{SQUARE} {LAW}",
+    ),
+    Mutant(
+        "random students have the overlaps of d + k dimensions",
+        "simulation/start.py",
+        "left = jnp.maximum(d - k - jnp.arange(p), 0.0)",
+        "left = jnp.maximum(d + k - jnp.arange(p), 0.0)",
+        f"{LAW} tests/test_invariances.py",
+    ),
+    # Averages.
+    Mutant(
+        "Price's theorem without its half",
+        "gaussian/expectation.py",
+        "lambda term: 0.5 * jnp.sum(term * d_covariance, axis=(-2, -1))",
+        "lambda term: jnp.sum(term * d_covariance, axis=(-2, -1))",
+        "tests/test_expectation.py",
+    ),
+    Mutant(
+        "a kink's own contribution is missed",
+        "gaussian/expectation.py",
+        "score = 0.5 * (standardised @ d_covariance @ standardised - jnp.sum(inverse * d_covariance))",
+        "score = 0.5 * (standardised @ d_covariance @ standardised)",
+        "tests/test_expectation.py",
+    ),
+    Mutant(
+        "I3 of erf: the tilt by the student's own slope",
+        "gaussian/erf.py",
+        "return weighted @ covariance - along * rows",
+        "return weighted @ covariance + along * rows",
+        "tests/gaussian/test_closed_forms.py",
+    ),
+    Mutant(
+        "I4 of erf: one of two tilts",
+        "gaussian/erf.py",
+        "tilted = above - one[first] * dual_one[second] - two[first] * dual_two[second]",
+        "tilted = above - one[first] * dual_one[second]",
+        "tests/gaussian/test_closed_forms.py",
+    ),
+    Mutant(
+        "the square's fourth moment: 8 C S C S C becomes 4",
+        "gaussian/quadratic.py",
+        "+ 8 * (once * weights) @ covariance[:, :width]",
+        "+ 4 * (once * weights) @ covariance[:, :width]",
+        "tests/gaussian/test_closed_forms.py",
+    ),
+    Mutant(
+        "label noise is left out of the second-order term",
+        "problems/two_layer.py",
+        "+ self.noise * integrals.slopes(covariance, p)",
+        "+ 0 * integrals.slopes(covariance, p)",
+        REFERENCE,
+    ),
+    # Fluctuations.
+    Mutant(
+        "the mean of the increment is not taken off its square",
+        "problems/field_problem.py",
+        "return second - jnp.outer(first, first)",
+        "return second",
+        f"{REFERENCE} tests/test_fluctuations.py",
+    ),
+    Mutant(
+        "fluctuations of a batch as large as those of a sample",
+        "limits/diffusion.py",
+        "increment_covariance(self.mean, alpha, state) / (self.algorithm.batch_size**2 * self.d)",
+        "increment_covariance(self.mean, alpha, state) / self.d",
+        "tests/test_fluctuations.py",
+    ),
+    Mutant(
+        "the covariance grows on one side only",
+        "limits/diffusion.py",
+        "return drift, growth + growth.T + source",
+        "return drift, 0.5 * (growth + growth.T) + source",
+        "tests/test_fluctuations.py",
+    ),
+    Mutant(
+        "steps of the diffusion without the root of their length",
+        "solving/solve.py",
+        "noise = directions @ (jnp.sqrt(jnp.maximum(values, 0.0) * dt) * normals)",
+        "noise = directions @ (jnp.sqrt(jnp.maximum(values, 0.0)) * dt * normals)",
+        "tests/test_fluctuations.py",
+    ),
+    Mutant(
+        "the noise of a spiked tensor is isotropic",
+        "problems/spiked_tensor.py",
+        "seen = noise * jnp.array([[k * Q, k * M], [k * M, P + (k - 1) * cosine]])",
+        "seen = noise * jnp.array([[Q, M], [M, P]])",
+        "tests/test_spiked_tensor.py",
+    ),
+    # Wide networks.
+    Mutant(
+        "a wide network's neuron does not meet itself",
+        "problems/wide.py",
+        "teacher=weights[:, None] * (sums.teacher + (own * alone.growth)[:, None] * state.M),",
+        "teacher=weights[:, None] * sums.teacher,",
+        "tests/test_wide.py tests/test_mean_field.py",
+    ),
+    Mutant(
+        "the norm outside the teacher's span keeps what moves inside it",
+        "limits/mean_field.py",
+        "d_q_perp = d_norm - 2 * jnp.sum((d_M @ inverse_P) * state.M, axis=1)",
+        "d_q_perp = d_norm - jnp.sum((d_M @ inverse_P) * state.M, axis=1)",
+        "tests/test_mean_field.py",
+    ),
+    # Reused data.
+    Mutant(
+        "the response with the sign of the memory flipped",
+        "limits/dmft.py",
+        "rest = kernels.factor[k + 1] @ paths.normals - response @ paths.impulse - response[k] * left_impulse",
+        "rest = kernels.factor[k + 1] @ paths.normals + response @ paths.impulse - response[k] * left_impulse",
+        "tests/test_dmft.py",
+    ),
+    Mutant(
+        "forces divided by the batch fraction twice",
+        "limits/dmft.py",
+        "scale = duration / self.algorithm.batch_fraction\n",
+        "scale = duration / self.algorithm.batch_fraction**2\n",
+        "tests/test_dmft.py",
+    ),
+    Mutant(
+        "thermal noise of half its temperature",
+        "limits/dmft.py",
+        "thermal = 2 * self.algorithm.temperature_at(self.times[k]) * duration",
+        "thermal = self.algorithm.temperature_at(self.times[k]) * duration",
+        "tests/test_dmft.py",
+    ),
+    Mutant(
+        "samples enter and leave the batch without the batch fraction in the rate",
+        "algorithms/reused.py",
+        "forgotten = -jnp.expm1(-step / (self.batch_fraction * self.persistence))",
+        "forgotten = -jnp.expm1(-step / self.persistence)",
+        "tests/test_reused_algorithms.py",
+    ),
+    # Escape.
+    Mutant(
+        "noise does not dress the start",
+        "analysis/exit_formulas.py",
+        "spread, collected = 1.0, diffusion / (2 * growth)",
+        "spread, collected = 1.0, 0.0",
+        "tests/analysis/test_exit_times.py",
+    ),
+)
+
+
+def library(mutant: Mutant) -> str:
+    """The text of the mutant's file, changed; an error says when the line is not there once."""
+    text = (ROOT / "src" / "dimfree" / mutant.file).read_text()
+    if text.count(mutant.line) != 1:
+        raise ValueError(f"{mutant.file} has {text.count(mutant.line)} lines {mutant.line!r}; a mutant needs one.")
+    return text.replace(mutant.line, mutant.becomes)
+
+
+def verdict(mutant: Mutant) -> tuple[str, str]:
+    """Whether the mutant is killed, and by which test."""
+    with tempfile.TemporaryDirectory() as directory:
+        copy = Path(directory) / "tree"
+        for part in ("src", "tests", "docs/data", "tools"):
+            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        (copy / "src" / "dimfree" / mutant.file).write_text(library(mutant))
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *mutant.tests.split()]
+        python_path = {"PYTHONPATH": str(copy / "src")}
+        done = subprocess.run(command, cwd=copy, env=os.environ | python_path, capture_output=True, text=True)
+    failed = [line.removeprefix("FAILED ").split(" - ")[0] for line in done.stdout.splitlines() if "FAILED" in line]
+    if done.returncode not in (0, 1):
+        raise RuntimeError(done.stdout[-2000:] + done.stderr[-2000:])
+    return ("killed", failed[0]) if done.returncode else ("survives", "")
+
+
+def main(numbers: list[int]) -> None:
+    for number, mutant in enumerate(MUTANTS, 1):
+        if (number not in numbers) if numbers else ((number,) in TABLE):
+            continue
+        began = time.perf_counter()
+        found, test = verdict(mutant)
+        seconds = round(time.perf_counter() - began)
+        print(f"{number:2d} {found:9s} {mutant.what} ({seconds} s) {test}", flush=True)
+        TABLE.add(
+            {
+                "number": number,
+                "what": mutant.what,
+                "file": mutant.file,
+                "verdict": found,
+                "test": test.removeprefix("tests/"),
+                "seconds": seconds,
+            }
+        )
+    verdicts = [row["verdict"] for row in TABLE.rows().values()]
+    print(f"{verdicts.count('killed')} of {len(MUTANTS)} killed")
+
+
+if __name__ == "__main__":
+    main([int(argument) for argument in sys.argv[1:]])
