@@ -20,7 +20,6 @@ EXTRAS = {
         "distributed",
         "psutil",
         "pydantic",
-        "yaml",
         "zarr",
     ),
     "exact": ("sympy",),

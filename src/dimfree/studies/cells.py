@@ -8,25 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import algorithms, problems
+from .. import algorithms, problems, stating
 from ..errors import InvalidInput
 from .description import Analysis, Description, Function, axis_values
 
-PROBLEMS = {
-    "PhaseRetrieval": problems.PhaseRetrieval,
-    "TwoLayer": problems.TwoLayer,
-    "SingleIndex": problems.SingleIndex,
-    "SpikedTensor": problems.SpikedTensor,
-    "Mixture.binary": problems.Mixture.binary,
-    "Mixture.xor": problems.Mixture.xor,
-}
-ALGORITHMS = {
-    "OnlineSGD": algorithms.OnlineSGD,
-    "GradientDescent": algorithms.GradientDescent,
-    "MultiPassSGD": algorithms.MultiPassSGD,
-    "PersistentSGD": algorithms.PersistentSGD,
-    "Langevin": algorithms.Langevin,
-}
 _RUNS_IN_A_TASK = 4_096  # unless the study says: seconds of simulation
 _CELLS_IN_A_TASK = 1_024
 _NUMBERS = {"alpha", "threshold", "overlap"}  # settings of computations that may differ between the cells of a task
@@ -152,12 +137,12 @@ def is_number(description: Description, name: str) -> bool:
 
 def make_problem(description: Description, values: dict[str, Any]) -> problems.Problem:
     """The problem of a cell; numbers may be traced."""
-    return _make("problem", PROBLEMS, description.problem, values)
+    return _make("problem", description.problem, values)
 
 
 def make_algorithm(description: Description, values: dict[str, Any]) -> Any:
     """The algorithm of a cell; numbers may be traced."""
-    return _make("algorithm", ALGORITHMS, description.algorithm, values)
+    return _make("algorithm", description.algorithm, values)
 
 
 def settings_of(description: Description, values: dict[str, Any]) -> dict[str, Any]:
@@ -167,16 +152,10 @@ def settings_of(description: Description, values: dict[str, Any]) -> dict[str, A
     return given | {name: value for name, value in values.items() if "." not in name}
 
 
-def _make(home: str, known: dict[str, Any], settings: dict[str, Any], values: dict[str, Any]) -> Any:
-    name = settings["name"]
-    if name not in known:
-        raise InvalidInput(f"{home}: name: {name} was given; a study can have {', '.join(known)}.")
+def _make(home: stating.Home, settings: dict[str, Any], values: dict[str, Any]) -> Any:
     own = {axis.removeprefix(f"{home}."): value for axis, value in values.items() if axis.startswith(f"{home}.")}
     arguments = {argument: value for argument, value in settings.items() if argument != "name"} | own
-    try:
-        return known[name](**{argument: _python(value) for argument, value in arguments.items()})
-    except TypeError as error:
-        raise InvalidInput(f"{home}: {name} was given {', '.join(arguments) or 'nothing'}: {error}") from error
+    return stating.make(home, settings["name"], {argument: _python(value) for argument, value in arguments.items()})
 
 
 def _python(value: Any) -> Any:

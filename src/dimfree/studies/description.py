@@ -1,20 +1,16 @@
 """What a study is: a description that a file holds, checked before anything runs."""
 
 import math
-import re
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pydantic
-import yaml
 from pydantic import Field
 
 from ..errors import InvalidInput
+from ..reading import with_numbers
 
 _MOST_CELLS = 10**9  # a cell's number seeds its random key, which holds 32 bits
-_LARGEST_FILE = 2**20
-_FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")  # YAML takes 1e-3 for a word
 
 Number = int | float
 Value = bool | int | float | str
@@ -159,12 +155,12 @@ class Description(_Checked):
     def _named(cls, settings: Any) -> Any:
         if not isinstance(settings, dict) or not isinstance(settings.get("name"), str):
             raise ValueError("give the name of it, such as PhaseRetrieval or OnlineSGD, and its arguments")
-        return {name: _plain(value) for name, value in settings.items()}
+        return {name: with_numbers(value) for name, value in settings.items()}
 
     @pydantic.field_validator("axes", mode="before")
     @classmethod
     def _numbers(cls, axes: Any) -> Any:
-        return {name: _plain(axis) for name, axis in axes.items()} if isinstance(axes, dict) else axes
+        return {name: with_numbers(axis) for name, axis in axes.items()} if isinstance(axes, dict) else axes
 
     @pydantic.model_validator(mode="after")
     def _fits(self) -> "Description":
@@ -224,38 +220,3 @@ def in_words(error: pydantic.ValidationError) -> str:
         given = f" (given: {problem['input']!r:.60})" if shown else ""
         lines.append(f"{where or 'study'}: {problem['msg'].removeprefix('Value error, ')}{given}")
     return "The study is not well stated.\n  " + "\n  ".join(dict.fromkeys(lines))
-
-
-def read(path: str | Path) -> Any:
-    """The plain data of a study file; no code in it is run."""
-    path = Path(path)
-    try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise InvalidInput(f"{path} has {path.stat().st_size:,} bytes; a study file is a page.")
-        return yaml.load(path.read_text(), Loader=_PlainLoader)
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path} is no YAML that a study can be read from: {error}") from error
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """YAML without aliases, by which a small file can stand for a huge one, and without repeated names."""
-
-    def compose_node(self, parent, index):
-        if self.check_event(yaml.events.AliasEvent):
-            raise yaml.YAMLError("aliases are not read")
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node, deep=False):
-        names = [name.value for name, _ in node.value]
-        if repeated := {name for name in names if names.count(name) > 1}:
-            raise yaml.YAMLError(f"{', '.join(sorted(repeated))} is given twice")
-        return super().construct_mapping(node, deep=deep)
-
-
-def _plain(value: Any) -> Any:
-    """Words that are numbers as numbers."""
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return float(value) if isinstance(value, str) and _FLOAT.fullmatch(value) else value

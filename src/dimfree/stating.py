@@ -1,0 +1,84 @@
+"""Problems and algorithms stated in plain data: a name and arguments, in a file or on the command line.
+
+Nothing heavy is imported before it is needed, as for the command line.
+"""
+
+import inspect
+import operator
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+Home = Literal["problem", "algorithm"]
+
+# What plain data can state. MultiIndex and LocalFields are made of functions, which are code.
+NAMES: dict[Home, tuple[str, ...]] = {
+    "problem": (
+        "PhaseRetrieval",
+        "TwoLayer",
+        "SingleIndex",
+        "Mixture",
+        "Mixture.binary",
+        "Mixture.xor",
+        "SpikedTensor",
+    ),
+    "algorithm": ("OnlineSGD", "GradientDescent", "MultiPassSGD", "PersistentSGD", "Langevin"),
+}
+
+
+def dashed(name: str) -> str:
+    """A name as it is typed in a terminal: `PhaseRetrieval` is phase-retrieval, `Mixture.xor` is mixture-xor."""
+    words = re.findall(r"[A-Z]*[a-z]+|[A-Z]+", name)
+    return "-".join(words).lower()
+
+
+def find(home: Home, name: Any) -> str:
+    """The name in the library of what is called `name`, in either spelling."""
+    known = {dashed(each): each for each in NAMES[home]}
+    if name in known.values():
+        return name
+    if name in known:
+        return known[name]
+    from .errors import InvalidInput
+
+    raise InvalidInput(f"{home}: name: {name} was given; there are {_listed(NAMES[home])}.")
+
+
+def parameters(home: Home, name: str) -> dict[str, inspect.Parameter]:
+    """The arguments that the problem or algorithm of that name takes."""
+    return dict(inspect.signature(_constructor(home, name)).parameters)
+
+
+def make(home: Home, name: str, arguments: dict[str, Any], *, spelled: Callable[[str], str] = str) -> Any:
+    """The problem or algorithm of that name; numbers may be traced.
+
+    **Arguments:**
+
+    - `spelled`: how an argument is called where it was given, for errors.
+    """
+    from .errors import InvalidInput
+
+    name = find(home, name)
+    known = parameters(home, name)
+    if unknown := [argument for argument in arguments if argument not in known]:
+        raise InvalidInput(
+            f"{_listed(map(spelled, unknown))} was given, but {home} {name} has no such argument; "
+            f"it has {_listed(map(spelled, known))}."
+        )
+    needed = [argument for argument, each in known.items() if each.default is each.empty]
+    if absent := [argument for argument in needed if argument not in arguments]:
+        raise InvalidInput(f"{home} {name} needs {_listed(map(spelled, absent))}; give it.")
+    try:
+        return _constructor(home, name)(**arguments)
+    except TypeError as error:
+        raise InvalidInput(f"{home} {name} was given {_listed(arguments)}: {error}") from error
+
+
+def _constructor(home: Home, name: str) -> Callable[..., Any]:
+    from . import algorithms, problems
+
+    return operator.attrgetter(name)(problems if home == "problem" else algorithms)
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(words)
