@@ -3,51 +3,53 @@
 Nothing heavy is imported before it is needed, as for the command line.
 """
 
-import importlib.metadata
-import importlib.util
 import os
 import platform
+import re
 import shutil
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+# Extras by what they are for; what each consists of is said in the metadata of the package.
 EXTRAS = {
-    "netcdf": ("h5netcdf", "h5py"),
-    "cluster": (
-        "adaptive",
-        "cryptography",
-        "dask",
-        "dask_jobqueue",
-        "distributed",
-        "psutil",
-        "pydantic",
-        "zarr",
-    ),
-    "exact": ("sympy",),
+    "netcdf": "write NetCDF files (--output run.nc)",
+    "cluster": "studies on many cores or a cluster, Zarr files",
+    "exact": "equations in symbols (dimfree equations)",
+    "app": "the explorer in the browser (dimfree explore)",
 }
-_PACKAGES = ("jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
+_PACKAGES = ("jax", "jaxlib", "diffrax", "equinox", "optimistix", "numpy", "scipy", "xarray", "matplotlib")
+_CACHE = "JAX_COMPILATION_CACHE_DIR"
 
 
-def missing(extra: str) -> list[str]:
-    """The packages of an extra that are not installed."""
-    return [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+def absent(packages: Iterable[str]) -> list[str]:
+    """Those of the packages that are not installed."""
+    return [name for name in packages if _version(name) is None]
 
 
 def examine() -> dict[str, Any]:
-    """Versions, devices, precision, extras, and every problem with its remedy."""
+    """Versions, devices, precision, cache, extras, and every problem with its remedy."""
     problems: list[dict[str, str]] = []
     versions = {name: _version(name) for name in ("dimfree", *_PACKAGES)}
-    for name, version in versions.items():
-        if version is None:
-            problems.append({"what": f"{name} is not installed.", "remedy": f"pip install {name}"})
-    devices: list[str] = []
-    float64 = None
+    for name in absent(_PACKAGES):
+        problems.append({"what": f"{name} is not installed.", "remedy": f"pip install {name}"})
+    devices, float64 = _examine_jax(problems)
+    cache = _examine_cache(problems)
+    return {
+        "ok": not problems,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "versions": versions,
+        "devices": devices,
+        "float64": float64,
+        "cache": cache,
+        "extras": _extras(),
+        "problems": problems,
+    }
+
+
+def _examine_jax(problems: list[dict[str, str]]) -> tuple[list[str], bool | None]:
     try:
         import jax
 
@@ -61,7 +63,8 @@ def examine() -> dict[str, Any]:
                 "remedy": "Unset JAX_PLATFORMS, or reinstall JAX for this machine: pip install --upgrade jax",
             }
         )
-    if float64 is False:
+        return [], None
+    if not float64:
         set_to = os.environ.get("JAX_ENABLE_X64")
         problems.append(
             {
@@ -69,49 +72,93 @@ def examine() -> dict[str, Any]:
                 "remedy": "Unset JAX_ENABLE_X64, or set it to 1.",
             }
         )
-    if shutil.which("nvidia-smi") and devices and all(device.startswith("cpu") for device in devices):
+    if shutil.which("nvidia-smi") and all(device.startswith("cpu") for device in devices):
         problems.append(
             {
                 "what": "There is an NVIDIA driver, but JAX uses the CPU only.",
-                "remedy": "Install the JAX build for your GPU, as JAX's installation page says.",
+                "remedy": 'For the GPU: pip install --upgrade "jax[cuda13]", or as JAX\'s installation page says.',
             }
         )
-    extras = {
-        name: {
-            "present": not missing(name),
-            "remedy": None if not missing(name) else f"pip install {' '.join(missing(name))}",
-        }
-        for name in EXTRAS
-    }
-    return {
-        "schema": "dimfree.doctor/1",
-        "ok": not problems,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "versions": versions,
-        "devices": devices,
-        "float64": float64,
-        "extras": extras,
-        "problems": problems,
-    }
+    return devices, float64
+
+
+def _examine_cache(problems: list[dict[str, str]]) -> dict[str, Any]:
+    """Where compiled programs are kept from one process to the next."""
+    directory = os.environ.get(_CACHE) or None
+    if directory is None:
+        advice = f"Programs are compiled anew in every process; to keep them: export {_CACHE}=~/.cache/dimfree"
+        return {"directory": None, "megabytes": None, "advice": advice}
+    path = Path(directory).expanduser()
+    nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
+        problems.append(
+            {
+                "what": f"{_CACHE}={directory} was given, but nothing can be written there.",
+                "remedy": f"Make the directory writable, or set {_CACHE} to another one.",
+            }
+        )
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 1e6 if path.is_dir() else 0.0
+    return {"directory": directory, "megabytes": round(size, 1), "advice": None}
+
+
+def _extras() -> dict[str, dict[str, Any]]:
+    """What is there of each extra, from what the package says of itself."""
+    found = {}
+    for name, use in EXTRAS.items():
+        packages = _packages(name)
+        if not packages:
+            continue  # an extra of another version
+        lacking = absent(packages)
+        remedy = f"pip install {' '.join(lacking)}" if lacking else None
+        found[name] = {"use": use, "present": not lacking, "remedy": remedy}
+    return found
+
+
+def _packages(extra: str) -> list[str]:
+    """The packages of an extra."""
+    import importlib.metadata
+
+    asked = importlib.metadata.requires("dimfree") or []
+    names = [re.match(r"[\w.-]+", line) for line in asked if re.search(rf"extra == ['\"]{extra}['\"]", line)]
+    return [name.group() for name in names if name is not None and name.group() != "dimfree"]
+
+
+def _version(name: str) -> str | None:
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def print_examination(report: dict[str, Any]) -> None:
-    """The findings as a table."""
+    """The findings as a table, then what is wrong, then what to do about it."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(show_header=False, box=None)
-    table.add_row("python", report["python"])
+
+    def row(name: str, words: str, style: str = "") -> None:
+        table.add_row(Text(name), Text(words, style=style))
+
+    row("python", f"{report['python']} on {report['platform']}, {report['cores']} cores")
     for name, version in report["versions"].items():
-        table.add_row(name, version or "not installed")
-    table.add_row("devices", ", ".join(report["devices"]) or "none")
-    table.add_row("float64", {True: "on", False: "off", None: "unknown"}[report["float64"]])
+        row(name, version or "not installed", "" if version else "red")
+    row("devices", ", ".join(report["devices"]) or "none", "" if report["devices"] else "red")
+    row("float64", {True: "on", False: "off", None: "unknown"}[report["float64"]])
+    cache = report["cache"]
+    row("cache", cache["advice"] or f"{cache['directory']}, {cache['megabytes']} MB")
     for name, extra in report["extras"].items():
-        table.add_row(f"extra {name}", "present" if extra["present"] else f"absent; to have it: {extra['remedy']}")
+        state = "present" if extra["present"] else "absent"
+        row(f"extra {name}", f"{state}: {extra['use']}" + ("" if extra["present"] else f"; {extra['remedy']}"))
     console = Console()
     console.print(table)
     for problem in report["problems"]:
-        console.print(f"\n{problem['what']}\n  {problem['remedy']}", markup=False, highlight=False)
+        console.print(Text(f"\n{problem['what']}", style="red"))
+        console.print(Text(f"  {problem['remedy']}"))
     if report["ok"]:
-        console.print("\nAll is well.", markup=False)
+        console.print(
+            "\nAll is well. A first look: dimfree solve --sphere --simulate 16", markup=False, highlight=False
+        )

@@ -41,7 +41,8 @@ def find(home: Home, name: Any) -> str:
         return known[name]
     from .errors import InvalidInput
 
-    raise InvalidInput(f"{home}: name: {name} was given; there are {_listed(NAMES[home])}.")
+    names = known.values() if any(letter.isupper() for letter in str(name)) else known
+    raise InvalidInput(f"There is no {home} called {name}; there are {_listed(names)}.")
 
 
 def parameters(home: Home, name: str) -> dict[str, inspect.Parameter]:
@@ -62,16 +63,16 @@ def make(home: Home, name: str, arguments: dict[str, Any], *, spelled: Callable[
     known = parameters(home, name)
     if unknown := [argument for argument in arguments if argument not in known]:
         raise InvalidInput(
-            f"{_listed(map(spelled, unknown))} was given, but {home} {name} has no such argument; "
+            f"{_listed(map(spelled, unknown))} was given, but {name} has no such argument; "
             f"it has {_listed(map(spelled, known))}."
         )
     needed = [argument for argument, each in known.items() if each.default is each.empty]
     if absent := [argument for argument in needed if argument not in arguments]:
-        raise InvalidInput(f"{home} {name} needs {_listed(map(spelled, absent))}; give it.")
+        raise InvalidInput(f"The {home} {name} needs {_listed(map(spelled, absent), ' and ')}.")
     try:
         return _constructor(home, name)(**arguments)
     except TypeError as error:
-        raise InvalidInput(f"{home} {name} was given {_listed(arguments)}: {error}") from error
+        raise InvalidInput(f"The {home} {name} was given {_listed(arguments)}: {error}") from error
 
 
 def _constructor(home: Home, name: str) -> Callable[..., Any]:
@@ -80,5 +81,6 @@ def _constructor(home: Home, name: str) -> Callable[..., Any]:
     return operator.attrgetter(name)(problems if home == "problem" else algorithms)
 
 
-def _listed(words: Iterable[str]) -> str:
-    return ", ".join(words)
+def _listed(words: Iterable[str], last: str = ", ") -> str:
+    *first, final = words
+    return last.join([", ".join(first), final]) if first else final

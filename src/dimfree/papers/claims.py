@@ -50,6 +50,13 @@ class Claim:
         return float(np.max(np.abs(value - ours)) / max(1.0, float(np.max(np.abs(ours)))))
 
     @property
+    def farthest(self) -> tuple[float, float]:
+        """Printed and ours, a number each; of arrays, the entry where they are farthest apart."""
+        printed, ours = (np.ravel(np.asarray(value, float)) for value in (self.printed, self.ours))
+        worst = int(np.argmax(np.abs(printed - ours)))
+        return float(printed[worst]), float(ours[worst])
+
+    @property
     def verdict(self) -> Verdict:
         """What the numbers say."""
         if self.error(self.printed) <= self.tolerance:

@@ -41,11 +41,13 @@ class Progress:
     def __init__(self, cost: str | None, total: int):
         self.bar = None
         if cost is not None:
-            import rich
+            import rich.console
             import rich.progress
 
-            rich.print(cost)
-            self.bar = rich.progress.Progress()
+            # Not where results go: a program may be reading those.
+            console = rich.console.Console(stderr=True)
+            console.print(cost)
+            self.bar = rich.progress.Progress(console=console, transient=True)
             self.task = self.bar.add_task("simulating", total=total)
             self.bar.start()
 

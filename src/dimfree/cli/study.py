@@ -1,64 +1,36 @@
-"""The command line of studies: plan, run, show.
+"""Studies: plan, run, show."""
 
-Nothing heavy is imported before it is needed, as in the rest of the command line.
-"""
-
-import contextlib
-import json
+import dataclasses
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
+from .output import AsJson, Output, check_targets, leave, plainly, print_json, save_data, save_picture
+
 app = typer.Typer(no_args_is_help=True, help="A phase diagram, or any computation on a grid, on many cores.")
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file, such as study.yaml.")]
 AllowCode = Annotated[bool, typer.Option("--allow-code", help="Import and run the study's own function.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-
-
-@contextlib.contextmanager
-def _plainly() -> Iterator[None]:
-    """Print what is wrong as one message: exit code 2 for bad input, 3 for a study that stopped and can go on."""
-    try:
-        from . import studies  # noqa: F401 (says which package is missing)
-        from .errors import InvalidInput
-        from .studies.engine import Interrupted
-    except ImportError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None
-    try:
-        yield
-    except InvalidInput as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None
-    except Interrupted as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(3) from None
-    except OSError as error:
-        import errno
-
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        typer.echo("The disk is full. Make space and run the same command again to go on.", err=True)
-        raise typer.Exit(3) from None
 
 
 @app.command()
 def plan(study: StudyFile, allow_code: AllowCode = False, as_json: AsJson = False) -> None:
-    """What a study will cost: cells, tasks, bytes, and the time, from timing a few cells."""
+    """What a study will cost: cells, tasks, bytes, and the time, from timing a few cells.
+
+    Exit codes: 0 done, 2 bad input.
+
+    Example: dimfree study plan study.yaml
+    """
     _use_one_core()
-    with _plainly():
-        from .studies import Study
+    with plainly():
+        from ..studies import Study
 
         found = Study.load(study).plan(allow_code=allow_code)
         if as_json:
-            import dataclasses
-
-            typer.echo(json.dumps({"schema": "dimfree.study.plan/1", **dataclasses.asdict(found)}, indent=2))
+            print_json("study.plan", **dataclasses.asdict(found))
         else:
             typer.echo(str(found))
 
@@ -86,15 +58,18 @@ def run(
 ) -> None:
     """Compute every cell that is not in the store yet; stop it at any time and run it again to go on.
 
-    Exit code 0 if the study is complete, 1 if tasks failed, 2 for bad input, 3 if it had to stop, 130 after Ctrl-C.
+    Exit codes: 0 the study is complete, 1 tasks failed, 2 bad input, 3 it had to stop, 130 interrupted.
+
+    Example: dimfree study run study.yaml --workers 4
     """
     if cluster == "inline":
         _use_one_core()
     # A driver in a batch job is told to end by SIGTERM: it leaves in order, as after Ctrl-C.
     signal.signal(signal.SIGTERM, _interrupt)
     where = f"{study.with_suffix('')}.store" if store is None else store
-    with _plainly():
-        from .studies import Study
+    with plainly():
+        from ..studies import Study
+        from ..studies.engine import Interrupted
 
         try:
             report = Study.load(study).run(
@@ -110,15 +85,13 @@ def run(
                 allow_code=allow_code,
             )
         except KeyboardInterrupt:
-            typer.echo(f"Interrupted. What is done is in {where}; run the same command again to go on.", err=True)
-            raise typer.Exit(130) from None
-    if as_json:
-        import dataclasses
-
-        fields = dataclasses.asdict(report) | {"complete": report.complete}
-        typer.echo(json.dumps({"schema": "dimfree.study.run/1", **fields}, indent=2))
-    else:
-        typer.echo(str(report))
+            leave(f"Interrupted. What is done is in {where}; run the same command again to go on.", 130)
+        except Interrupted as error:
+            leave(str(error), 3)
+        if as_json:
+            print_json("study.run", **dataclasses.asdict(report), complete=report.complete)
+        else:
+            typer.echo(str(report))
     raise typer.Exit(0 if report.complete else 1)
 
 
@@ -127,29 +100,35 @@ def show(
     store: Annotated[str, typer.Argument(metavar="STORE", help="Where the results are.")],
     quantity: Annotated[str | None, typer.Option(help="Which quantity [default: the first].")] = None,
     level: Annotated[float | None, typer.Option(help="Draw the line where the quantity has this value.")] = None,
-    output: Annotated[Path, typer.Option(help="The picture (.png, .pdf, .svg).")] = Path("study.png"),
+    plot: Annotated[Path, typer.Option(metavar="FILE", help="The picture (.png, .pdf, .svg).")] = Path("study.png"),
+    output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the phase diagram with its uncertainty, of a study that is complete or under way."""
-    with _plainly():
-        from . import plot
-        from .studies import open_study
+    """Draw the phase diagram with its uncertainty, of a study that is complete or under way.
 
-        data = open_study(store)
-        axes = plot.phase_diagram(data, quantity, level=level)
-        axes.figure.savefig(output)  # pyright: ignore[reportAttributeAccessIssue]
+    Exit codes: 0 done, 2 bad input.
+
+    Example: dimfree study show study.store --level 0.5 --plot diagram.png
+    """
+    with plainly():
+        check_targets(plot, output)
+        import dimfree
+
+        data = dimfree.open_study(store)
+        save_picture(plot, lambda: dimfree.plot.phase_diagram(data, quantity, level=level))
+        save_data(output, {None: data})
         counts = _counts(data)
         if as_json:
-            typer.echo(json.dumps({"schema": "dimfree.study.show/1", "picture": str(output), **counts}, indent=2))
+            print_json("study.show", picture=str(plot), **counts)
         else:
             words = ", ".join(f"{number:,} {name}" for name, number in counts["cells"].items() if number)
-            typer.echo(f"{output}\n{counts['tasks_done']} of {counts['tasks']} tasks; cells: {words}")
+            typer.echo(f"{plot}\n{counts['tasks_done']} of {counts['tasks']} tasks; cells: {words}")
 
 
 def _counts(data: Any) -> dict[str, Any]:
     import numpy as np
 
-    from .studies.store import Status
+    from ..studies.store import Status
 
     status = data.status.values
     cells = {state.name.lower().replace("_", " "): int(np.sum(status == state)) for state in Status}

@@ -1,0 +1,58 @@
+"""The command line. Each module holds a group of commands; here they are put in the order of the story.
+
+Nothing heavy is imported before it is needed, so that `dimfree --help` answers at once.
+"""
+
+from typing import Annotated
+
+import typer
+
+from . import analysis, dynamics, equations, machine, reproduce, study
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # Rich is for the tables: importing it would double the time of --help
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done; 1 the answer is no, or something failed; 2 bad input, said in one message; "
+    "3 it had to stop, and the same command goes on; 130 interrupted.",
+)
+
+app.command()(dynamics.solve)
+app.command()(dynamics.simulate)
+app.command("exit-time")(analysis.exit_time)
+app.command("fixed-points")(analysis.fixed_points)
+app.command()(analysis.landscape)
+app.command()(dynamics.check)
+app.command()(equations.equations)
+app.add_typer(study.app, name="study")
+app.command()(reproduce.reproduce)
+app.command()(machine.doctor)
+app.command()(machine.cite)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        import importlib.metadata
+
+        typer.echo(f"dimfree {importlib.metadata.version('dimfree')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Exact, dimension-free descriptions of stochastic gradient descent in high dimension.
+
+    A first look: dimfree solve --sphere --simulate 16 --plot risk.png
+    """
+
+
+def main() -> None:
+    """The entry point of the command `dimfree`."""
+    app(prog_name="dimfree")

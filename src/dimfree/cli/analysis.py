@@ -1,0 +1,274 @@
+"""What it means: exit times, fixed points, the landscape of the risk."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+import dimfree
+
+from .dynamics import Dimension
+from .output import (
+    AsJson,
+    Output,
+    Plot,
+    Seed,
+    check_targets,
+    in_terminal,
+    print_json,
+    print_table,
+    save_data,
+    save_picture,
+    working,
+)
+from .statement import states
+
+if TYPE_CHECKING:
+    from ..algorithms import OnlineSGD
+    from ..problems import Problem
+
+_FEW = 6  # numbers of a matrix that a cell of a table holds
+
+
+@states
+def exit_time(
+    problem: "Problem",
+    sgd: "OnlineSGD",
+    dimension: Dimension = 3_000,
+    threshold: Annotated[
+        float, typer.Option(help="SGD has left when the risk has lost this fraction of its excess on the plateau.")
+    ] = 0.1,
+    runs: Annotated[int, typer.Option(help="Simulated runs, each from its own random start.")] = 256,
+    methods: Annotated[
+        str, typer.Option(metavar="NAMES", help="Some of these, separated by commas.")
+    ] = "closed_form,ode,dressed,sde,simulated",
+    seed: Seed = 0,
+    plot: Plot = None,
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """How many samples SGD needs to leave its plateau, by every description side by side.
+
+    Closed form, ODE from random starts, the same with the noise of the plateau added (dressed), SDE, and SGD itself
+    simulated exactly in law. Times are in alpha, samples per dimension.
+
+    Exit codes: 0 done, 2 bad input (also where there is no plateau), 130 interrupted.
+
+    Example: dimfree exit-time --sphere --learning-rate 0.08 -d 3000 --plot exits.png
+    """
+    check_targets(plot, output)
+    import jax
+
+    if in_terminal():
+        typer.echo(f"By {methods}, for d = {dimension} ...", err=True)
+    chosen = tuple(name.strip().replace("-", "_") for name in methods.split(","))
+    result = dimfree.exit_time(
+        problem,
+        sgd,
+        dimension,
+        threshold,
+        runs=runs,
+        key=jax.random.key(seed),
+        methods=chosen,
+        progress=in_terminal(),
+    )
+    save_picture(plot, lambda: dimfree.plot.exit_times(result))
+    rows = result.rows()
+    if output is not None:
+        import xarray
+
+        estimates = {name: getattr(result, name) for name in ("ode", "dressed", "sde", "simulated")}
+        times = {name: (f"{name}_run", estimate.times) for name, estimate in estimates.items() if estimate is not None}
+        attributes: dict[str, Any] = {"problem": repr(problem), "algorithm": repr(sgd), "d": dimension}
+        attributes |= {"threshold": threshold, "seed": seed}
+        attributes |= {row["description"]: row["mean"] for row in rows if row["error"] is None}
+        save_data(output, {None: xarray.Dataset(times, attrs=attributes)})
+    if as_json:
+        print_json(
+            "exit-time",
+            problem=repr(problem),
+            algorithm=repr(sgd),
+            dimension=dimension,
+            threshold=threshold,
+            seed=seed,
+            plateau_risk=result.plateau_risk,
+            level=result.level,
+            descriptions=rows,
+            notes=result.notes,
+        )
+        return
+    columns = {
+        "": [row["description"] for row in rows],
+        "alpha": [row["mean"] for row in rows],
+        "+-": [row["error"] for row in rows],
+        **{
+            name: [row.get(key) for row in rows]
+            for name, key in (("10%", "quantile_10"), ("50%", "median"), ("90%", "quantile_90"))
+        },
+        "stay": [None if row.get("stay") is None else f"{row['stay']:.1%}" for row in rows],
+        "holds for": [row["validity"] for row in rows],
+    }
+    title = f"Exit from the plateau, d = {dimension}: the risk from {result.plateau_risk:.5g} to {result.level:.5g}"
+    samples = f"alpha is samples / d: multiply by {dimension} for the number of samples."
+    print_table(title, columns, above=(problem, sgd), below=[samples, *result.notes])
+
+
+@states
+def fixed_points(
+    problem: "Problem",
+    sgd: "OnlineSGD",
+    limit: Annotated[Literal["ode", "gradient-flow"], typer.Option(help="Of which limit.")] = "ode",
+    starts: Annotated[int, typer.Option(help="Random starts of the search; more may find more.")] = 256,
+    seed: Seed = 0,
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """Where the ODE comes to rest: its fixed points, the families they form, and which of them attract.
+
+    Points that renaming neurons or changing signs carries into each other are one row, and `components` counts them.
+    A growth rate is per unit of alpha; where the largest is negative the point attracts.
+
+    Exit codes: 0 done, 2 bad input, 130 interrupted.
+
+    Example: dimfree fixed-points --problem spiked-tensor --order 2 --snr 2 --learning-rate 1
+    """
+    check_targets(output=output)
+    import jax
+    import numpy as np
+
+    of = dimfree.ode(problem, sgd) if limit == "ode" else dimfree.gradient_flow(problem, sgd)
+    with working(f"Searching from {starts} random starts ..."):
+        found = dimfree.fixed_points(of, key=jax.random.key(seed), starts=starts)
+    rows = [
+        {
+            "components": kind.components,
+            "dimension": kind.dimension,
+            "risk": kind.risk,
+            "growth": float(np.max(kind.growth)),
+            "stable": kind.stable,
+            "stability": kind.stability,
+            "M": np.asarray(kind.state.M),
+            "Q": np.asarray(kind.state.Q),
+            "readout": None if kind.state.readout is None else np.asarray(kind.state.readout),
+        }
+        for kind in found
+    ]
+    if output is not None:
+        save_data(output, {None: _points_dataset(rows, {"problem": repr(problem), "algorithm": repr(sgd)})})
+    if as_json:
+        print_json(
+            "fixed-points",
+            problem=repr(problem),
+            algorithm=repr(sgd),
+            limit=limit,
+            seed=seed,
+            components=found.components,
+            stable_components=found.stable_components,
+            symmetries=found.symmetries,
+            points=rows,
+        )
+        return
+    columns = {name: [row[name] for row in rows] for name in ("components", "dimension", "risk", "growth", "stability")}
+    columns |= {name: [_matrix(row[name]) for row in rows] for name in ("M", "Q")}
+    title = f"{found.components} connected sets of fixed points, {found.stable_components} of them stable"
+    print_table(title, columns, above=(problem, sgd), below=["A search is no proof: more --starts may find more."])
+
+
+@states
+def landscape(
+    problem: "Problem",
+    sgd: "OnlineSGD",
+    dimension: Dimension = 1_000,
+    starts: Annotated[int, typer.Option(help="Random starts of the search; more may find more.")] = 64,
+    seed: Seed = 0,
+    plot: Plot = None,
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """The critical points of the risk, each with all eigenvalues of its Hessian and their multiplicities.
+
+    The Hessian is that in the weights divided by sqrt(d), a matrix of p x d rows that is never built, so that any d
+    will do. Of the options of the algorithm only --sphere counts.
+
+    Exit codes: 0 done, 2 bad input, 130 interrupted.
+
+    Example: dimfree landscape --width 2 -d 1000 --plot spectra.png
+    """
+    check_targets(plot, output)
+    import jax
+    import numpy as np
+
+    with working(f"Searching from {starts} random starts ..."):
+        found = dimfree.critical_points(problem, dimension, key=jax.random.key(seed), starts=starts, sphere=sgd.sphere)
+    save_picture(plot, lambda: dimfree.plot.spectra([spectrum for _, spectrum in found]))
+    rows = [
+        {
+            "risk": spectrum.risk,
+            "kind": spectrum.kind,
+            "negative": spectrum.negative,
+            "flat": spectrum.flat,
+            "flat_of_symmetry": spectrum.symmetric,
+            "positive": spectrum.positive,
+            "eigenvalues": spectrum.eigenvalues,
+            "multiplicities": spectrum.multiplicities,
+            "M": np.asarray(state.M),
+            "Q": np.asarray(state.Q),
+        }
+        for state, spectrum in found
+    ]
+    if output is not None:
+        save_data(output, {None: _spectra_dataset(rows, {"problem": repr(problem), "d": dimension})})
+    if as_json:
+        print_json(
+            "landscape", problem=repr(problem), dimension=dimension, sphere=sgd.sphere, seed=seed, critical_points=rows
+        )
+        return
+    columns = {name: [row[name] for row in rows] for name in ("risk", "kind", "negative", "flat", "positive")}
+    columns["eigenvalue x multiplicity"] = [_spectrum(spectrum) for _, spectrum in found]
+    where = ", on the sphere" if sgd.sphere else ""
+    title = f"{len(rows)} critical points of the risk, d = {dimension}{where}"
+    print_table(title, columns, above=(problem,), below=["A search is no proof: more --starts may find more."])
+
+
+def _matrix(matrix: Any) -> str:
+    """A small matrix in a cell; of a large one its size."""
+    if matrix.size > _FEW:
+        return f"{matrix.shape[0]} x {matrix.shape[1]}"
+    return "; ".join(" ".join(f"{value + 0.0:.3g}" for value in row) for row in matrix.round(6))
+
+
+def _spectrum(spectrum: "HessianSpectrum") -> str:
+    pairs = zip(spectrum.eigenvalues, spectrum.multiplicities, strict=True)
+    shown = [f"{0.0 if abs(value) <= spectrum.tolerance else value:.4g} x {number:,}" for value, number in pairs]
+    if len(shown) > 2 * _FEW:
+        shown = [*shown[:_FEW], f"... {len(shown) - 2 * _FEW} more ...", *shown[-_FEW:]]
+    return "\n".join(shown)
+
+
+def _points_dataset(rows: list[dict[str, Any]], attributes: dict[str, Any]) -> Any:
+    import numpy as np
+    import xarray
+
+    names = ("components", "dimension", "risk", "growth", "stable")
+    numbers: dict[str, Any] = {name: ("point", np.asarray([row[name] for row in rows])) for name in names}
+    if rows:
+        numbers["stable"] = ("point", np.asarray([int(row["stable"]) for row in rows]))
+        numbers["M"] = (("point", "student", "teacher"), np.stack([row["M"] for row in rows]))
+        numbers["Q"] = (("point", "student", "student_"), np.stack([row["Q"] for row in rows]))
+    return xarray.Dataset(numbers, attrs=attributes)
+
+
+def _spectra_dataset(rows: list[dict[str, Any]], attributes: dict[str, Any]) -> Any:
+    """Spectra have different lengths: they are one after the other, and `of_point` says whose an eigenvalue is."""
+    import numpy as np
+    import xarray
+
+    names = ("risk", "negative", "flat", "positive")
+    numbers: dict[str, Any] = {name: ("point", np.asarray([row[name] for row in rows])) for name in names}
+    if rows:
+        numbers["M"] = (("point", "student", "teacher"), np.stack([row["M"] for row in rows]))
+        numbers["Q"] = (("point", "student", "student_"), np.stack([row["Q"] for row in rows]))
+        numbers["eigenvalue"] = ("eigenvalue_index", np.concatenate([row["eigenvalues"] for row in rows]))
+        numbers["multiplicity"] = ("eigenvalue_index", np.concatenate([row["multiplicities"] for row in rows]))
+        lengths = [len(row["eigenvalues"]) for row in rows]
+        numbers["of_point"] = ("eigenvalue_index", np.repeat(np.arange(len(rows)), lengths))
+    return xarray.Dataset(numbers, attrs=attributes)

@@ -1,0 +1,334 @@
+"""How SGD moves: solve its limits, simulate it, check the two against each other."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+import dimfree
+
+from .output import (
+    AsJson,
+    Output,
+    Plot,
+    Seed,
+    check_targets,
+    in_terminal,
+    invalid,
+    print_json,
+    print_table,
+    save_data,
+    save_picture,
+    working,
+)
+from .statement import states
+
+if TYPE_CHECKING:
+    from ..algorithms import OnlineSGD
+    from ..problems import Problem
+    from ..state import State
+    from ..trajectory import Trajectory
+
+_SHOWN = 9  # times in a table
+_QUANTILES = (0.1, 0.5, 0.9)
+
+Dimension = Annotated[int, typer.Option("--dimension", "-d", help="Input dimension d.")]
+Alpha = Annotated[float, typer.Option(help="How far: samples per dimension.")]
+Overlap = Annotated[
+    float | None,
+    typer.Option(help="Start from students with this overlap, each with its teacher [default: random students]."),
+]
+
+
+@states
+def solve(
+    problem: "Problem",
+    sgd: "OnlineSGD",
+    limit: Annotated[Literal["ode", "gradient-flow", "sde", "linear-noise"], typer.Option(help="Which limit.")] = "ode",
+    alpha: Alpha = 20.0,
+    dimension: Dimension = 3_000,
+    overlap: Overlap = None,
+    paths: Annotated[int, typer.Option(help="Paths of the SDE.")] = 64,
+    simulate: Annotated[
+        int, typer.Option(metavar="RUNS", help="Also simulate SGD, so many times from the same start.")
+    ] = 0,
+    seed: Seed = 0,
+    plot: Plot = None,
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """Integrate a limit of SGD, and simulate SGD beside it.
+
+    The start is that of random weights in the given dimension, unless --overlap is given.
+
+    Exit codes: 0 done, 2 bad input, 130 interrupted.
+
+    Example: dimfree solve --width 2 --sphere --alpha 30 --simulate 16 --plot risk.png
+    """
+    check_targets(plot, output)
+    import jax
+
+    start_key, path_key, run_key = jax.random.split(jax.random.key(seed), 3)
+    start = _start(problem, dimension, overlap, start_key)
+    with working("Solving ..."):
+        if limit == "ode":
+            theory = dimfree.solve(dimfree.ode(problem, sgd), start, alpha)
+        elif limit == "gradient-flow":
+            theory = dimfree.solve(dimfree.gradient_flow(problem, sgd), start, alpha)
+        elif limit == "sde":
+            theory = dimfree.solve(dimfree.sde(problem, sgd, d=dimension), start, alpha, runs=paths, key=path_key)
+        else:
+            theory = dimfree.solve(dimfree.linear_noise(problem, sgd, d=dimension), start, alpha)
+    simulated = None
+    if simulate:
+        simulated = dimfree.simulate(
+            problem, sgd, start, dimension, alpha, runs=simulate, key=run_key, progress=in_terminal()
+        )
+    both = {"theory": theory} if simulated is None else {"theory": theory, "simulation": simulated}
+    save_picture(plot, lambda: dimfree.plot.compare(*both.values()))
+    if output is not None:
+        save_data(output, {name: trajectory.to_xarray() for name, trajectory in both.items()})
+    if as_json:
+        print_json(
+            "solve",
+            problem=repr(problem),
+            algorithm=repr(sgd),
+            limit=limit,
+            dimension=dimension,
+            seed=seed,
+            theory=_record(theory),
+            simulation=None if simulated is None else _record(simulated),
+        )
+        return
+    columns = _overlaps(theory, sgd)
+    if simulated is not None:
+        columns["simulated risk"] = _record(simulated)["risk"]
+    begin = f"a random start in d = {dimension}" if overlap is None else f"overlap {overlap:g}"
+    _print_times(f"{limit}, from {begin}", problem, sgd, columns, both)
+
+
+@states
+def simulate(
+    problem: "Problem",
+    sgd: "OnlineSGD",
+    dimension: Dimension = 3_000,
+    alpha: Alpha = 20.0,
+    runs: Annotated[int, typer.Option(help="Independent runs.")] = 64,
+    overlap: Overlap = None,
+    method: Annotated[
+        Literal["exact", "vectors"],
+        typer.Option(help="The State itself, exactly in law and at the same cost for any d; or the weight vectors."),
+    ] = "exact",
+    seed: Seed = 0,
+    plot: Plot = None,
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate SGD in dimension d, many runs at once, and print quantiles over the runs.
+
+    Each run has its own random start, unless --overlap is given. A step costs the same for d = 1000 and for
+    d = 1000000000; the number of steps is alpha x d, so for large d take a small alpha.
+
+    Exit codes: 0 done (runs that diverge are counted), 2 bad input, 130 interrupted.
+
+    Example: dimfree simulate --sphere -d 10000 --alpha 15 --runs 100 --plot runs.png
+    """
+    check_targets(plot, output)
+    import jax
+    import numpy as np
+
+    from ..errors import positive_integer
+
+    runs = positive_integer(runs, "runs")
+    start_key, run_key = jax.random.split(jax.random.key(seed))
+    if overlap is None:
+        starts = jax.vmap(lambda key: dimfree.random_state(problem, dimension, key=key))(
+            jax.random.split(start_key, runs)
+        )
+    else:
+        starts = _start(problem, dimension, overlap, start_key)
+    simulated = dimfree.simulate(
+        problem, sgd, starts, dimension, alpha, runs=runs, key=run_key, method=method, progress=in_terminal()
+    )
+    save_picture(plot, lambda: dimfree.plot.compare(simulated))
+    if output is not None:
+        save_data(output, {None: simulated.to_xarray()})
+    if as_json:
+        kept = _completed(simulated)
+        M = np.asarray(simulated.state.M)[kept]
+        print_json(
+            "simulate",
+            problem=repr(problem),
+            algorithm=repr(sgd),
+            dimension=dimension,
+            method=method,
+            seed=seed,
+            simulation=_record(simulated),
+            M_quantiles={f"{q:g}": np.quantile(M, q, axis=0) if kept.any() else None for q in _QUANTILES},
+        )
+        return
+    risk = np.asarray(simulated.risk)[_completed(simulated)]
+    largest = np.abs(np.asarray(simulated.state.M)).max(axis=(2, 3))[_completed(simulated)]
+    columns: dict[str, Any] = {"alpha": np.asarray(simulated.alpha)}
+    for name, values in (("risk", risk), ("largest |M|", largest)):
+        for q in _QUANTILES:
+            columns[f"{name} {q:.0%}"] = np.quantile(values, q, axis=0) if len(values) else values.sum(0) * np.nan
+    title = f"SGD in d = {dimension}, {runs} runs: quantiles over the runs"
+    _print_times(title, problem, sgd, columns, {"simulation": simulated})
+
+
+@states
+def check(
+    problem: "Problem",
+    sgd: "OnlineSGD",
+    alpha: Annotated[float | None, typer.Option(help="How far [default: about one learning time].")] = None,
+    dimensions: Annotated[
+        str, typer.Option(metavar="NUMBERS", help="The values of d, separated by commas.")
+    ] = "100,400,1600,6400",
+    runs: Annotated[int, typer.Option(help="Simulations for each d.")] = 64,
+    plot: Plot = None,
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """Do theory and simulation agree, at the right rate?
+
+    The distance of simulated SGD from its ODE limit must fall as d^-1/2.
+
+    Exit codes: 0 they agree, 1 they do not, 2 bad input, 130 interrupted.
+
+    Example: dimfree check --problem two-layer --width 3 --teacher-width 2 --learning-rate 0.5
+    """
+    check_targets(plot, output)
+    try:
+        sizes = tuple(int(size) for size in dimensions.split(","))
+    except ValueError:
+        sizes = ()
+    if len(sizes) < 2 or min(sizes) < 1:
+        raise invalid(f"--dimensions {dimensions} was given; give at least two whole numbers, such as 100,400,1600.")
+    with working(f"Simulating {runs} runs for each of {len(sizes)} dimensions ..."):
+        result = dimfree.check(problem, sgd, alpha=alpha, dimensions=sizes, runs=runs)
+    save_picture(plot, lambda: dimfree.plot.distances(result))
+    if output is not None:
+        import xarray
+
+        columns = {"distance": ("d", list(result.distances)), "diverged": ("d", list(result.diverged))}
+        attributes = {"slope": result.slope, "alpha": result.alpha, "problem": repr(problem), "algorithm": repr(sgd)}
+        save_data(output, {None: xarray.Dataset(columns, coords={"d": list(sizes)}, attrs=attributes)})
+    if as_json:
+        drift = ("coordinate", "limit", "simulated", "standard_error")
+        print_json(
+            "check",
+            problem=repr(problem),
+            algorithm=repr(sgd),
+            agrees=result.agrees,
+            slope=result.slope,
+            slopes=result.slopes,
+            alpha=result.alpha,
+            dimensions=result.dimensions,
+            distances=result.distances,
+            diverged=result.diverged,
+            drift=[dict(zip(drift, row, strict=True)) for row in result.drift],
+            expectation=result.expectation,
+            expectation_error=result.expectation_error,
+        )
+    else:
+        typer.echo(f"{problem!r}\n{sgd!r}\n{result}")
+    raise typer.Exit(0 if result.agrees else 1)
+
+
+def _start(problem: "Problem", dimension: int, overlap: float | None, key: Any) -> "State":
+    if overlap is None:
+        return dimfree.random_state(problem, dimension, key=key)
+    import numpy as np
+
+    p, k = problem.width, problem.teacher_width
+    if not -1 < overlap < 1:
+        raise invalid(f"--overlap {overlap:g} was given; the overlap of two directions is between -1 and 1.")
+    return dimfree.State(Q=np.eye(p), M=overlap * np.eye(p, k))
+
+
+def _completed(trajectory: "Trajectory") -> Any:
+    import numpy as np
+
+    return np.atleast_1d(np.asarray(trajectory.outcome) == dimfree.Outcome.COMPLETED)
+
+
+def _outcomes(trajectory: "Trajectory") -> dict[str, int]:
+    """How many runs ended in which way."""
+    import numpy as np
+
+    ends = np.atleast_1d(np.asarray(trajectory.outcome))
+    return {outcome.name.lower(): int(np.sum(ends == outcome)) for outcome in dimfree.Outcome}
+
+
+def _record(trajectory: "Trajectory") -> dict[str, Any]:
+    """A trajectory for JSON: of many runs, the mean over those that completed, and quantiles of the risk."""
+    import numpy as np
+
+    many, kept = trajectory.runs is not None, _completed(trajectory)
+
+    def mean(array: Any) -> Any:
+        if array is None:
+            return None
+        array = np.asarray(array)
+        if not many:
+            return array
+        return array[kept].mean(axis=0) if kept.any() else np.full(array.shape[1:], np.nan)
+
+    risk = np.asarray(trajectory.risk)
+    low, middle, high = np.quantile(risk[kept], _QUANTILES, axis=0) if many and kept.any() else (None,) * 3
+    deviation = None
+    if trajectory.covariance is not None:
+        deviation = dict(zip(trajectory.labels, np.asarray(trajectory.standard_deviation).T, strict=True))
+    return {
+        "runs": trajectory.runs,
+        "outcomes": _outcomes(trajectory),
+        "stopped_at": trajectory.stopped_at,
+        "alpha": trajectory.alpha,
+        "risk": mean(risk),
+        "risk_quantile_10": low,
+        "risk_quantile_50": middle,
+        "risk_quantile_90": high,
+        "M": mean(trajectory.state.M),
+        "Q": mean(trajectory.state.Q),
+        "readout": mean(trajectory.state.readout),
+        "standard_deviation": deviation,
+        "provenance": dict(trajectory.provenance),
+    }
+
+
+def _overlaps(trajectory: "Trajectory", sgd: "OnlineSGD") -> dict[str, Any]:
+    """Columns of a table: risk and overlaps, the larger the network the fewer of them."""
+    import numpy as np
+
+    record = _record(trajectory)
+    columns: dict[str, Any] = {"alpha": np.asarray(record["alpha"]), "risk": record["risk"]}
+    M, Q = np.asarray(record["M"]), np.asarray(record["Q"])
+    p, k = M.shape[-2:]
+    if p * k <= 4:
+        columns |= {f"M[{i},{j}]": M[:, i, j] for i in range(p) for j in range(k)}
+    else:
+        columns["largest |M|"] = np.abs(M).max(axis=(1, 2))
+    if p <= 2:
+        columns |= {f"Q[{i},{j}]": Q[:, i, j] for i in range(p) for j in range(i, p) if not (sgd.sphere and i == j)}
+    else:
+        columns["mean Q[i,i]"] = np.trace(Q, axis1=1, axis2=2) / p
+    if record["standard_deviation"] is not None and p * k <= 4:
+        columns |= {f"sd {name}": sd for name, sd in record["standard_deviation"].items() if name.startswith("M")}
+    return columns
+
+
+def _print_times(
+    title: str, problem: "Problem", sgd: "OnlineSGD", columns: dict[str, Any], made: "dict[str, Trajectory]"
+) -> None:
+    """A table over a few of the times, and how the runs ended where they did not complete."""
+    import numpy as np
+
+    shown = np.linspace(0, len(columns["alpha"]) - 1, _SHOWN).round().astype(int)
+    ended = [
+        f"{what}: {number} of {trajectory.runs or 1} ended early ({name.replace('_', ' ')})."
+        for what, trajectory in made.items()
+        for name, number in _outcomes(trajectory).items()
+        if number and name != "completed"
+    ]
+    few = {name: np.asarray(values)[shown].tolist() for name, values in columns.items()}
+    print_table(title, few, above=(problem, sgd), below=ended)

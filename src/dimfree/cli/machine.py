@@ -1,0 +1,60 @@
+"""The installation: what is here, and what to cite of it."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+import dimfree
+
+from .. import examination
+from .output import AsJson, plainly, print_json
+from .statement import states
+
+if TYPE_CHECKING:
+    from ..algorithms import OnlineSGD
+    from ..problems import Problem
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """What is installed, whether it works, and what to do where it does not.
+
+    Exit codes: 0 all is well, 1 something is not.
+
+    Example: dimfree doctor
+    """
+    with plainly():
+        report = examination.examine()
+        if as_json:
+            print_json("doctor", **report)
+        else:
+            examination.print_examination(report)
+        raise typer.Exit(0 if report["ok"] else 1)
+
+
+@states
+def cite(
+    problem: "Problem",
+    sgd: "OnlineSGD",
+    limit: Annotated[
+        Literal["ode", "gradient-flow", "sde", "linear-noise"], typer.Option(help="The limit that you used.")
+    ] = "ode",
+    as_json: AsJson = False,
+) -> None:
+    """BibTeX of dimfree and of the publications that a problem and a limit rest on.
+
+    Exit codes: 0 done, 2 bad input.
+
+    Example: dimfree cite --problem spiked-tensor --order 3 --snr 2 >> references.bib
+    """
+    makes = {
+        "ode": dimfree.ode,
+        "gradient-flow": dimfree.gradient_flow,
+        "sde": lambda *parts: dimfree.sde(*parts, d=2),
+        "linear-noise": lambda *parts: dimfree.linear_noise(*parts, d=2),
+    }
+    entries = dimfree.cite(problem, sgd, makes[limit](problem, sgd))
+    if as_json:
+        print_json("cite", problem=repr(problem), limit=limit, bibtex=entries)
+        return
+    typer.echo(f"For {problem!r} and its {limit}:\n", err=True)
+    typer.echo(entries)

@@ -1,0 +1,154 @@
+"""Published figures and claims."""
+
+import inspect
+import shutil
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from .output import AsJson, invalid, leave, plainly, print_json
+
+if TYPE_CHECKING:
+    from ..papers import Claim
+    from ..papers.report import Part
+
+_VERDICTS = ("agrees", "misprint", "differs")
+
+
+def reproduce(
+    paper: Annotated[str | None, typer.Argument(help="Which publication, such as arnaboldi2023.")] = None,
+    figure: Annotated[
+        str | None, typer.Argument(help="Which figure, such as fig1 [default: check the numbered statements].")
+    ] = None,
+    size: Annotated[
+        Literal["quick", "full"],
+        typer.Option(help="Seconds to minutes for a figure, or the publication's own dimensions and runs."),
+    ] = "quick",
+    output: Annotated[
+        Path, typer.Option(metavar="DIRECTORY", help="For the picture (.png) and the data (.nc).")
+    ] = Path(),
+    list_figures: Annotated[bool, typer.Option("--list", help="List the figures and stop.")] = False,
+    all_papers: Annotated[bool, typer.Option("--all", help="Every publication; with --report.")] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY", help="Write a page there, index.html, with every figure and claim of what is chosen."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw a published figure, check a publication's numbered statements, or write a report of all.
+
+    Each claim gets a verdict: agrees, misprint (what is printed does not hold, a correction does) or differs.
+    A report can be interrupted: the same command goes on, and draws no figure again that is there.
+
+    Exit codes: 0 done, whatever the verdicts; 1 a part of the report failed (the others are made); 2 bad input;
+    130 interrupted.
+
+    Examples: dimfree reproduce arnaboldi2023 fig6; dimfree reproduce --all --report out/
+    """
+    with plainly():
+        from .. import papers
+
+        if all_papers and (paper is not None or report is None):
+            raise invalid("--all is for a report of every publication: dimfree reproduce --all --report out/")
+        names = papers.PAPERS if paper is None else (papers.find(paper).name,)
+        if list_figures:
+            rows = [row for name in names for row in papers.find(name).listing()]
+            if as_json:
+                print_json("reproduce.list", figures=rows)
+            else:
+                for row in rows:
+                    typer.echo(f"{row['paper']} {row['figure']:<6} {row['title']}")
+            return
+        if paper is None and not all_papers:
+            raise invalid(
+                f"Name a publication: {', '.join(papers.PAPERS)}. --list shows their figures; --all --report out/ "
+                "makes a page of all of them."
+            )
+        if paper is not None and figure is not None and papers.find(paper).figure(figure) is None:
+            known = ", ".join(each.name for each in papers.find(paper).figures)
+            raise invalid(f"{paper} has no {figure!r} here; it has {known}.")
+        if report is not None:
+            _report(report, names, figure, size, as_json)
+        elif figure is None:
+            assert paper is not None
+            claims = papers.claims(paper)
+            _print_result(claims, as_json, paper=paper, figure=None)
+        else:
+            assert paper is not None
+            _draw(paper, figure, size, output, as_json)
+
+
+def _draw(paper: str, figure: str, size: Literal["quick", "full"], output: Path, as_json: bool) -> None:
+    from .. import papers
+
+    if not output.is_dir():
+        raise invalid(f"--output {output} was given, but there is no such directory.")
+    published = papers.find(paper).figure(figure)
+    if size == "full" and published is not None:
+        typer.echo(f"{paper} {figure} at full size. {inspect.getdoc(published.make) or ''}\n", err=True)
+    made = papers.reproduce(paper, figure, size)
+    picture, data = (output / f"{paper}_{figure}.{ending}" for ending in ("png", "nc"))
+    made.picture.savefig(picture, dpi=160)
+    made.data.to_netcdf(data, engine="scipy")
+    if not as_json:
+        typer.echo(f"{picture}\n{data}")
+    _print_result(made.claims, as_json, paper=paper, figure=figure, size=size, picture=str(picture), data=str(data))
+
+
+def _report(
+    directory: Path, names: tuple[str, ...], figure: str | None, size: Literal["quick", "full"], as_json: bool
+) -> None:
+    from ..papers.report import parts, write_report
+
+    if directory.exists() and not directory.is_dir():
+        raise invalid(f"--report {directory} was given, but that is a file; give a directory.")
+    wanted = parts(names, figure)
+
+    def tell(number: int, part: "Part", words: str) -> None:
+        typer.echo(f"{number:>3} of {len(wanted)}  {part.paper} {part.name} {words}", err=True)
+
+    try:
+        result = write_report(directory, wanted, size=size, tell=tell)
+    except KeyboardInterrupt:
+        leave(f"Interrupted. What is done is in {directory}; run the same command again to go on.", 130)
+    if as_json:
+        print_json(
+            "reproduce.report",
+            page=str(result.page),
+            size=size,
+            made=result.made,
+            kept=result.kept,
+            failed=result.failed,
+            verdicts=result.verdicts,
+        )
+    else:
+        typer.echo(
+            f"{result.page}\n{len(result.made)} made, {len(result.kept)} there already, {len(result.failed)} failed; "
+            f"claims: {', '.join(f'{number} {verdict}' for verdict, number in result.verdicts.items())}"
+        )
+        for name in result.failed:
+            typer.echo(f"{name} failed; the page says how.", err=True)
+    raise typer.Exit(1 if result.failed else 0)
+
+
+def _print_result(claims: "tuple[Claim, ...]", as_json: bool, **fields: object) -> None:
+    """A line for each claim; of arrays, the entry where print and library are farthest apart."""
+    if as_json:
+        print_json("reproduce", **fields, claims=[claim.to_dict() for claim in claims])
+        return
+    wide = shutil.get_terminal_size((100, 24)).columns
+    column = max([len(claim.where) for claim in claims], default=5) + 2
+    typer.echo(f"{'where':<{column}}{'verdict':<10}{'printed':>12}{'ours':>12}")
+    for claim in claims:
+        printed, ours = claim.farthest
+        typer.echo(f"{claim.where:<{column}}{claim.verdict:<10}{printed:>12.5g}{ours:>12.5g}")
+        notes = {"agrees": [], "misprint": [claim.correction], "differs": [claim.statement, claim.remark]}
+        for note in notes[claim.verdict]:
+            if note:
+                typer.echo(textwrap.fill(note, wide - 2, initial_indent="    ", subsequent_indent="    "))
+    counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in _VERDICTS}
+    typer.echo(", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number))

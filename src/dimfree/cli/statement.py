@@ -1,0 +1,177 @@
+"""The options that state a problem and an algorithm, the same for every command, and the file that may hold both."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .. import stating
+from .output import invalid, plainly
+
+if TYPE_CHECKING:
+    from ..algorithms import OnlineSGD
+    from ..problems import Problem
+
+_PROBLEM, _ALGORITHM = "PhaseRetrieval", "OnlineSGD"
+# Of arguments that the library does not choose for its users, what the command line does.
+_CHOSEN = {"width": 1, "learning_rate": 0.1}
+
+
+def _complete(incomplete: str) -> list[str]:
+    return [name for name in map(stating.dashed, stating.NAMES["problem"]) if name.startswith(incomplete)]
+
+
+_LISTED = ", ".join(map(stating.dashed, stating.NAMES["problem"])).replace("mixture,", "mixture (in a --file),")
+
+
+def _file(
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="YAML file with problem: and algorithm:, as in a study; options override it."
+        ),
+    ] = None,
+) -> None: ...
+
+
+def _problem(
+    problem: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", autocompletion=_complete, help=f"One of {_LISTED} [default: phase-retrieval]."),
+    ] = None,
+    width: Annotated[int | None, typer.Option(help="Student neurons, p [default: 1].")] = None,
+    teacher_width: Annotated[int | None, typer.Option(help="Teacher neurons, k (two-layer) [default: 1].")] = None,
+    activation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Such as erf, relu or tanh (two-layer, single-index) [default: erf; the link]."
+        ),
+    ] = None,
+    link: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Labels are this function of one field, such as relu (single-index)."),
+    ] = None,
+    noise: Annotated[float | None, typer.Option(help="Variance of the label noise [default: 0].")] = None,
+    readout: Annotated[
+        str | None, typer.Option(metavar="NUMBERS", help="Second layer, such as 1,1,-1,-1 [default: ones].")
+    ] = None,
+    normalisation: Annotated[
+        str | None, typer.Option(metavar="mean|sqrt|sum", help="Factor of the sum over neurons: 1/p, p^-1/2, 1.")
+    ] = None,
+    snr: Annotated[float | None, typer.Option(help="Signal-to-noise ratio (mixtures, spiked-tensor).")] = None,
+    order: Annotated[int | None, typer.Option(help="Of the tensor, at least 2 (spiked-tensor).")] = None,
+) -> None: ...
+
+
+def _algorithm(
+    learning_rate: Annotated[float | None, typer.Option(help="Step size [default: 0.1].")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Fresh samples in a step [default: 1].")] = None,
+    sphere: Annotated[
+        bool | None, typer.Option("--sphere/--free", help="Keep each student at norm sqrt(d), or not [default: free].")
+    ] = None,
+    ridge: Annotated[float | None, typer.Option(help="Strength of the penalty on the weights [default: 0].")] = None,
+    readout_rate: Annotated[
+        float | None, typer.Option(help="Step size of the readout [default: the readout is fixed].")
+    ] = None,
+) -> None: ...
+
+
+def _parameters(options: Callable[..., None]) -> dict[str, inspect.Parameter]:
+    found = inspect.signature(options).parameters
+    return {name: each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, each in found.items()}
+
+
+_OPTIONS: dict[stating.Home, dict[str, inspect.Parameter]] = {
+    "problem": _parameters(_problem),
+    "algorithm": _parameters(_algorithm),
+}
+_SHARED = _parameters(_file) | _OPTIONS["problem"] | _OPTIONS["algorithm"]
+
+
+def states(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that state a problem and an algorithm, before its own.
+
+    The command is called with the two, then with its own options by name. What is wrong is said plainly.
+    """
+    own = list(_parameters(command).values())[2:]
+
+    @functools.wraps(command)
+    def called(**options: Any) -> None:
+        with plainly():
+            given = {name: value for name in _SHARED if (value := options.pop(name)) is not None}
+            command(*stated(given), **options)
+
+    # What Typer reads; the annotations of the command name types that are not imported yet.
+    called.__dict__["__signature__"] = inspect.Signature([*_SHARED.values(), *own])
+    called.__annotations__ = {}
+    return called
+
+
+def stated(given: dict[str, Any]) -> "tuple[Problem, OnlineSGD]":
+    """The problem and the algorithm that options state, and a file where they say nothing."""
+    held = {} if "file" not in given else _read(given["file"])
+    if "file" in given and "problem" in given:
+        raise invalid(f"--problem {given['problem']} and --file {given['file']} were given; choose one.")
+    problem = {"name": given.get("problem", _PROBLEM)} | held.get("problem", {})
+    algorithm = {"name": _ALGORITHM} | held.get("algorithm", {})
+    if stating.find("algorithm", algorithm["name"]) != _ALGORITHM:
+        raise invalid(
+            f"The algorithm {algorithm['name']} uses the same samples again; this command is for {_ALGORITHM}. "
+            "In Python there are dimfree.dmft and dimfree.simulate_reused, in a study compute: {name: dmft}."
+        )
+    return _make("problem", problem, given), _make("algorithm", algorithm, given)
+
+
+def _make(home: stating.Home, settings: dict[str, Any], given: dict[str, Any]) -> Any:
+    name = stating.find(home, settings["name"])
+    arguments = {argument: value for argument, value in settings.items() if argument != "name"}
+    arguments |= {option: given[option] for option in _OPTIONS[home] if option in given and option != "problem"}
+    if isinstance(arguments.get("readout"), str):
+        arguments["readout"] = numbers("--readout", arguments["readout"])
+    known = stating.parameters(home, name)
+    chosen = {argument: value for argument, value in _CHOSEN.items() if argument in known}
+    return stating.make(home, name, chosen | arguments, spelled=_spelled(given))
+
+
+def numbers(option: str, text: str) -> list[float]:
+    """Numbers separated by commas."""
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError:
+        raise invalid(f"{option} {text} was given; give numbers separated by commas, such as 1,1,-1.") from None
+
+
+def _spelled(given: dict[str, Any]) -> Callable[[str], str]:
+    """An argument as the user would write it: as an option where there is one, and no file."""
+
+    def spelled(argument: str) -> str:
+        if argument not in _SHARED:
+            return argument if "file" in given else f"{argument} (in a --file)"
+        return argument if "file" in given and argument not in given else f"--{argument.replace('_', '-')}"
+
+    return spelled
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    from ..reading import read, with_numbers
+
+    data = read(path, what="a problem")
+    if not isinstance(data, dict) or not isinstance(data.get("problem"), dict):
+        example = "problem: {name: PhaseRetrieval, width: 2}"
+        raise invalid(f"{path} does not state a problem; write a line such as {example}")
+    if others := [str(name) for name in data if name not in ("problem", "algorithm")]:
+        raise invalid(
+            f"{path} has {', '.join(others)} beside problem and algorithm: options say the rest. "
+            "A study is run with dimfree study run."
+        )
+    for home, settings in data.items():
+        if not isinstance(settings, dict) or not isinstance(settings.get("name"), str):
+            example = {"problem": "PhaseRetrieval, width: 2", "algorithm": "OnlineSGD, learning_rate: 0.1"}[home]
+            raise invalid(f"{path}: the {home} has no name; write a line such as {home}: {{name: {example}}}")
+    return {
+        home: {str(argument): with_numbers(value) for argument, value in settings.items()}
+        for home, settings in data.items()
+    }

@@ -1,0 +1,108 @@
+"""Pictures of analyses: exit times, the distance of simulation from theory, spectra of Hessians."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from ..errors import InvalidInput
+from .look import in_style
+
+if TYPE_CHECKING:
+    from ..analysis import ExitTime, HessianSpectrum
+    from ..checking import CheckResult
+
+_ESTIMATES = {
+    "ode": ("ODE", "-"),
+    "dressed": ("ODE, dressed starts", "--"),
+    "sde": ("SDE", "-."),
+    "simulated": ("simulated", ""),
+}
+_DOTS = 40
+_ZERO = 1e-3  # of the largest eigenvalue: below, the axis of a spectrum is linear
+
+
+def exit_times(result: "ExitTime", *, axes: Axes | None = None) -> Axes:
+    """How many runs have left the plateau by alpha, by every description: lines, and dots for simulated SGD.
+
+    **Arguments:**
+
+    - `result`: from [`exit_time`].
+    - `axes`: matplotlib axes to draw on; a new figure if left out.
+    """
+    with in_style():
+        axes = plt.subplots()[1] if axes is None else axes
+        for name, (label, line) in _ESTIMATES.items():
+            estimate = getattr(result, name)
+            if estimate is None:
+                continue
+            times = np.sort(estimate.times)
+            left = np.arange(1, len(times) + 1) / len(times)
+            reached = np.isfinite(times)
+            times, left = times[reached], left[reached]
+            if name == "simulated":
+                shown = np.unique(np.linspace(0, len(times) - 1, min(_DOTS, len(times))).astype(int))
+                axes.plot(times[shown], left[shown], "o", color="#222222", label=label, zorder=3)
+            else:
+                axes.plot(times, left, line, label=label)
+        if result.closed_form is not None and np.isfinite(result.closed_form.dressed):
+            axes.axvline(result.closed_form.dressed, color="#888888", linestyle=":", label="formula, dressed (mean)")
+        axes.set(xlabel=r"$\alpha$ = samples / d", ylabel="fraction of runs that have left", ylim=(0, 1.02))
+        axes.set_title(f"Exit from the plateau, d = {result.d:,}, threshold {result.threshold:g}")
+        axes.legend()
+    return axes
+
+
+def distances(result: "CheckResult", *, axes: Axes | None = None) -> Axes:
+    """The distance of simulated SGD from its ODE for each d, beside the rate at which it must fall.
+
+    **Arguments:**
+
+    - `result`: from [`check`].
+    - `axes`: matplotlib axes to draw on; a new figure if left out.
+    """
+    d, values = np.asarray(result.dimensions, float), np.asarray(result.distances)
+    with in_style():
+        axes = plt.subplots()[1] if axes is None else axes
+        middle = np.exp(np.mean(np.log(values * np.sqrt(d))))
+        axes.loglog(d, middle / np.sqrt(d), "-", label=r"$d^{-1/2}$")
+        axes.loglog(d, values, "o", color="#222222", label=f"simulated, slope {result.slope:.2f}")
+        axes.set(xlabel="d", ylabel=f"largest distance up to alpha = {result.alpha:g}")
+        axes.set_title("Theory and simulation agree" if result.agrees else "Theory and simulation do NOT agree")
+        axes.legend()
+    return axes
+
+
+def spectra(points: "Sequence[HessianSpectrum]", *, axes: Axes | None = None) -> Axes:
+    """The eigenvalues of Hessians, one column for each critical point, in increasing order of risk.
+
+    The area of a dot grows with the logarithm of the multiplicity; filled dots are directions that lead down.
+
+    **Arguments:**
+
+    - `points`: from [`hessian`], or the second entries of [`critical_points`].
+    - `axes`: matplotlib axes to draw on; a new figure if left out.
+    """
+    if not points:
+        raise InvalidInput("spectra was given no critical points; there is nothing to draw.")
+    with in_style():
+        axes = plt.subplots(figsize=(max(5.0, 1.5 + 0.8 * len(points)), 4.2))[1] if axes is None else axes
+        scale = max(float(np.abs(spectrum.eigenvalues).max()) for spectrum in points)
+        for column, spectrum in enumerate(points):
+            area = 25 * (1 + np.log10(spectrum.multiplicities))
+            down = spectrum.eigenvalues < -spectrum.tolerance
+            flat = np.abs(spectrum.eigenvalues) <= spectrum.tolerance
+            colours = np.where(down, "#D55E00", np.where(flat, "#888888", "#0072B2"))
+            faces = np.where(down, colours, "white")
+            at = np.full(len(area), column)
+            axes.scatter(at, spectrum.eigenvalues, s=area, facecolors=faces.tolist(), edgecolors=colours.tolist())
+        axes.axhline(0.0, color="#888888", linewidth=0.8, zorder=0)
+        axes.set_yscale("symlog", linthresh=max(scale * _ZERO, 1e-12))
+        axes.set_xticks(range(len(points)), [f"{spectrum.risk:.3g}" for spectrum in points])
+        axes.set(
+            xlabel="risk of the critical point", ylabel="eigenvalues of the Hessian", xlim=(-0.6, len(points) - 0.4)
+        )
+        axes.set_title(f"d = {points[0].d:,}" + (", on the sphere" if points[0].sphere else ""))
+    return axes
