@@ -1,23 +1,30 @@
-"""The command line, as a user calls it."""
+"""The command line, as a user calls it: help, what states a problem, what is said of mistakes, the installation."""
 
-import importlib.util
 import json
 import subprocess
 import sys
 
 import jax
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import dimfree
+from dimfree import examination
 from dimfree.cli import app
+from dimfree.cli.statement import stated
+from dimfree.stating import NAMES, dashed, find, parameters
 
-SMALL = ["--alpha", "1", "--dimension", "100"]
+COMMANDS = [
+    "solve", "simulate", "exit-time", "fixed-points", "landscape", "check", "equations", "study", "reproduce", "doctor",
+    "cite",
+]  # fmt: skip
 
 
 def call(*arguments: str):
     return CliRunner().invoke(app, arguments)
+
+
+# Help.
 
 
 def test_help_names_the_commands_and_imports_nothing_heavy():
@@ -25,18 +32,171 @@ def test_help_names_the_commands_and_imports_nothing_heavy():
         "import sys\nfrom typer.testing import CliRunner\nfrom dimfree.cli import app\n"
         "result = CliRunner().invoke(app, ['--help'])\nassert result.exit_code == 0, result.output\n"
         "print(result.output)\n"
-        "assert not {'jax', 'diffrax', 'xarray', 'matplotlib', 'numpy', 'sympy'} & set(sys.modules), 'heavy'\n"
+        "heavy = {'jax', 'diffrax', 'xarray', 'matplotlib', 'numpy', 'sympy', 'pydantic', 'yaml', 'rich'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    for command in ("solve", "check", "equations", "reproduce", "doctor"):
-        assert command in done.stdout
+    for command in COMMANDS:
+        assert f"  {command} " in done.stdout
+    assert "--install-completion" in done.stdout
+    assert "Exit codes" in done.stdout
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "study plan", "study run", "study show"])
+def test_every_command_has_help_with_exit_codes_and_an_example(command):
+    result = call(*command.split(), "--help")
+    assert result.exit_code == 0
+    if command != "study":
+        assert "Exit codes: 0 " in result.output
+        assert f"dimfree {command}" in " ".join(result.output.split("Example")[1].split())
+        assert "--json" in result.output
+
+
+def test_a_command_has_the_options_of_problem_and_algorithm_once():
+    text = call("fixed-points", "--help").output.split("Options:")[1]
+    for option in ("--file", "--problem", "--snr", "--learning-rate", "--sphere", "--starts"):
+        assert text.count(f"\n  {option} ") == 1, option
 
 
 def test_version():
     result = call("--version")
     assert result.exit_code == 0
     assert result.stdout.strip() == f"dimfree {dimfree.__version__}"
+
+
+# What states a problem.
+
+
+def test_names_have_two_spellings():
+    assert [dashed(name) for name in NAMES["problem"]] == [
+        "phase-retrieval", "two-layer", "single-index", "mixture", "mixture-binary", "mixture-xor", "spiked-tensor",
+    ]  # fmt: skip
+    assert [dashed(name) for name in NAMES["algorithm"]][:3] == ["online-sgd", "gradient-descent", "multi-pass-sgd"]
+    for home, names in NAMES.items():
+        for name in names:
+            assert find(home, dashed(name)) == find(home, name) == name
+            assert parameters(home, name)
+
+
+ENOUGH = {
+    "single-index": {"link": "relu"},
+    "mixture-binary": {"snr": 4.0},
+    "mixture-xor": {"snr": 4.0, "width": 4, "readout": "1,1,-1,-1"},
+    "spiked-tensor": {"order": 3, "snr": 2.0},
+}
+
+
+@pytest.mark.parametrize("name", [name for name in map(dashed, NAMES["problem"]) if name != "mixture"])
+def test_every_problem_can_be_stated_by_options(name):
+    problem, sgd = stated({"problem": name, **ENOUGH.get(name, {})})
+    assert isinstance(problem, dimfree.Problem)
+    assert sgd.learning_rate == 0.1
+    if name == "mixture-xor":
+        assert problem.readout.tolist() == [1, 1, -1, -1]
+
+
+def test_a_file_states_the_same_and_options_override_it(tmp_path):
+    path = tmp_path / "problem.yaml"
+    path.write_text(
+        "problem: {name: TwoLayer, width: 3, teacher_width: 2, activation: relu, noise: 1e-2}\n"
+        "algorithm: {name: online-sgd, learning_rate: 0.3, sphere: true}\n"
+    )
+    problem, sgd = stated({"file": path})
+    assert (problem.width, problem.teacher_width, problem.activation.name) == (3, 2, "relu")
+    assert problem.noise == pytest.approx(0.01)
+    assert sgd.sphere
+    assert sgd.learning_rate == pytest.approx(0.3)
+    problem, sgd = stated({"file": path, "width": 4, "sphere": False})
+    assert (problem.width, problem.teacher_width, sgd.sphere) == (4, 2, False)
+
+
+def test_a_file_states_what_options_cannot(tmp_path):
+    path = tmp_path / "clusters.yaml"
+    path.write_text(
+        "problem: {name: mixture, means: [[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], labels: [0, 1, 0], width: 2, snr: 4}\n"
+    )
+    problem, _ = stated({"file": path})
+    assert problem.inputs.means.shape == (3, 2)
+
+
+FILES = {
+    "code": ("problem: !!python/object/apply:os.system ['touch hacked']\n", "no YAML"),
+    "an import": ("problem: {name: os.system}\n", "no problem called os.system"),
+    "an alias": ("problem: {name: &a PhaseRetrieval}\nalgorithm: {name: *a}\n", "aliases"),
+    "nothing": ("", "does not state a problem"),
+    "no name": ("problem: {width: 2}\n", "has no name"),
+    "a study": ("problem: {name: PhaseRetrieval}\naxes: {problem.noise: [1]}\n", "dimfree study run"),
+    "reused data": (
+        "problem: {name: PhaseRetrieval}\nalgorithm: {name: GradientDescent, samples_per_dimension: 2}\n",
+        "dimfree.dmft",
+    ),
+    "a slip": ("problem: {name: PhaseRetrieval, widht: 2}\n", "widht was given, but PhaseRetrieval has no such"),
+}
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_a_file_that_cannot_be(tmp_path, monkeypatch, what):
+    monkeypatch.chdir(tmp_path)
+    text, words = FILES[what]
+    (tmp_path / "problem.yaml").write_text(text)
+    result = call("solve", "--file", "problem.yaml")
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert not (tmp_path / "hacked").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["solve", "--width", "0"], "width = 0"),
+        (["solve", "--learning-rate", "-1"], "learning_rate = -1.0"),
+        (["solve", "--problem", "two-layer", "--activation", "erff"], "'erff'"),
+        (["solve", "--activation", "erf"], "--activation was given, but PhaseRetrieval has no such argument"),
+        (["solve", "--teacher-width", "3"], "it has --width, --noise, --readout"),
+        (["solve", "--problem", "spiked-tensor"], "SpikedTensor needs --order and --snr"),
+        (["solve", "--problem", "mixture", "--snr", "1"], "needs means (in a --file) and labels (in a --file)"),
+        (["solve", "--readout", "1,a"], "--readout 1,a"),
+        (["solve", "--alpha", "-2"], "-2"),
+        (["solve", "--overlap", "2"], "--overlap 2"),
+        (["solve", "--file", "nowhere.yaml"], "nowhere.yaml cannot be read"),
+        (["solve", "--file", "nowhere.yaml", "--problem", "two-layer"], "nowhere.yaml"),
+        (["solve", "--plot", "no_such_directory/a.png"], "no_such_directory"),
+        (["solve", "--plot", "a.gif"], ".png, .pdf or .svg"),
+        (["solve", "--output", "a.csv"], ".nc (NetCDF) or .zarr"),
+        (["solve", "--limit", "odes"], "odes"),
+        (["solve", "--problem", "tensors"], "no problem called tensors; there are phase-retrieval"),
+        (["simulate", "--runs", "0"], "runs = 0"),
+        (["simulate", "--dimension", "0"], "d = 0"),
+        (["exit-time", "--threshold", "2"], "threshold = 2"),
+        (["exit-time", "--methods", "guess"], "guess"),
+        (["fixed-points", "--starts", "0"], "starts = 0"),
+        (["landscape", "--problem", "mixture-xor", "--snr", "1"], "kinks"),
+        (["check", "--dimensions", "100"], "--dimensions 100"),
+        (["check", "--dimensions", "a,b"], "a,b"),
+        (["equations", "--latex", "--python"], "choose one"),
+        (["equations", "--problem", "single-index", "--link", "tanh"], "hermite_order"),
+        (["study", "plan", "nowhere.yaml"], "nowhere.yaml cannot be read"),
+    ],
+)
+def test_bad_input_is_one_message_with_exit_code_2(arguments, words):
+    result = call(*arguments)
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_ctrl_c_has_its_exit_code(monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dimfree, "check", interrupted)
+    result = call("check")
+    assert result.exit_code == 130
+    assert "Interrupted" in result.stderr
+
+
+# The installation.
 
 
 def test_python_m_dimfree_doctor():
@@ -46,170 +206,52 @@ def test_python_m_dimfree_doctor():
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert set(report) == {
-        "schema", "ok", "python", "platform", "versions", "devices", "float64", "extras", "problems",
+        "schema", "dimfree", "ok", "python", "platform", "cores", "versions", "devices", "float64", "cache", "extras",
+        "problems",
     }  # fmt: skip
     assert report["schema"] == "dimfree.doctor/1"
     assert report["ok"] is True
     assert report["float64"] is True
     assert report["devices"]
     assert report["versions"]["dimfree"] == dimfree.__version__
-    assert set(report["versions"]) == {"dimfree", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray"}
-    assert "netcdf" in report["extras"]
+    assert {"dimfree", "jax", "jaxlib", "diffrax", "equinox", "numpy", "xarray"} <= set(report["versions"])
+    assert set(report["extras"]["netcdf"]) == {"use", "present", "remedy"}
 
 
-def test_doctor_says_what_to_do(monkeypatch):
+def test_doctor_says_what_to_do(monkeypatch, tmp_path):
     def fail():
         raise RuntimeError("Unknown backend 'abacus'")
 
     monkeypatch.setattr(jax, "devices", fail)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    monkeypatch.setattr(examination, "_packages", lambda extra: ["no_such_package"] if extra == "exact" else ["jax"])
     result = call("doctor")
     assert result.exit_code == 1
-    assert "abacus" in result.stdout
-    assert "pip install" in result.stdout
+    text = " ".join(result.stdout.split())
+    assert "abacus" in text
+    assert "pip install --upgrade jax" in text
+    assert "was given, but nothing can be written there. Make the directory writable" in text
+    assert "absent: equations in symbols (dimfree equations); pip install no_such_package" in text
+    assert "present: the explorer" in text
 
 
-def test_solve_prints_a_table():
-    result = call("solve", *SMALL)
+def test_doctor_reads_the_extras_of_the_package(monkeypatch):
+    lines = [
+        'h5py>=3; extra == "netcdf"',
+        "dask[distributed]>=2; extra == 'cluster'",
+        'dimfree[exact]; extra == "docs"',
+    ]
+    monkeypatch.setattr("importlib.metadata.requires", lambda name: lines)
+    assert [examination._packages(extra) for extra in ("netcdf", "cluster", "docs")] == [["h5py"], ["dask"], []]
+
+
+def test_citations_follow_the_problem():
+    result = call("cite", "--problem", "spiked-tensor", "--order", "3", "--snr", "2")
     assert result.exit_code == 0, result.output
-    assert "M[0,0]" in result.stdout
-    assert "risk" in result.stdout
-    assert result.stdout.count("\n") < 25
-
-
-def test_solve_json_and_picture(tmp_path):
-    picture = tmp_path / "picture.png"
-    result = call("solve", *SMALL, "--simulate", "8", "--json", "--plot", str(picture))
-    assert result.exit_code == 0, result.output
-    report = json.loads(result.stdout)
-    assert set(report) == {
-        "schema", "dimfree", "problem", "algorithm", "limit", "dimension", "seed", "theory", "simulation",
-    }  # fmt: skip
-    assert report["schema"] == "dimfree.solve/1"
-    record = {
-        "runs", "outcomes", "stopped_at", "alpha", "risk", "risk_quantile_10", "risk_quantile_90", "M", "Q", "readout",
-        "standard_deviation", "provenance",
-    }  # fmt: skip
-    theory, simulation = report["theory"], report["simulation"]
-    assert set(theory) == set(simulation) == record
-    assert theory["runs"] is None
-    assert simulation["runs"] == 8
-    assert simulation["outcomes"] == {"completed": 8, "stopped": 0, "diverged": 0, "step_limit": 0}
-    assert theory["alpha"][-1] == 1.0
-    assert len(theory["risk"]) == len(theory["alpha"]) == len(theory["M"]) == 201
-    assert theory["M"][0][0] == pytest.approx(simulation["M"][0][0], rel=1e-12)  # one start; a mean over runs rounds
-    assert theory["stopped_at"] is None
-    assert picture.stat().st_size > 5_000
-
-
-@pytest.mark.slow
-def test_solve_gradient_flow_and_sde():
-    flow = json.loads(call("solve", *SMALL, "--limit", "gradient-flow", "--json").stdout)
-    ode = json.loads(call("solve", *SMALL, "--json").stdout)
-    paths = json.loads(call("solve", *SMALL, "--limit", "sde", "--paths", "8", "--json").stdout)
-    assert flow["theory"]["risk"][-1] != ode["theory"]["risk"][-1]
-    assert paths["theory"]["runs"] == 8
-
-
-def test_solve_linear_noise():
-    ode = json.loads(call("solve", *SMALL, "--json").stdout)
-    noisy = json.loads(call("solve", *SMALL, "--limit", "linear-noise", "--json").stdout)
-    assert noisy["theory"]["risk"] == pytest.approx(ode["theory"]["risk"], rel=1e-6)
-    assert noisy["theory"]["standard_deviation"]["M[0,0]"][-1] > 0
-
-
-def test_solve_writes_netcdf(tmp_path):
-    pytest.importorskip("h5netcdf")
-    xarray = pytest.importorskip("xarray")
-    target = tmp_path / "run.nc"
-    result = call("solve", *SMALL, "--output", str(target))
-    assert result.exit_code == 0, result.output
-    with xarray.open_dataset(target, group="theory", engine="h5netcdf") as data:
-        assert data.risk.sizes == {"alpha": 201}
-
-
-def test_netcdf_without_its_extra_says_what_to_install(monkeypatch):
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "h5netcdf" else found(name))
-    result = call("solve", *SMALL, "--output", "run.nc")
-    assert result.exit_code == 2
-    assert "run.nc" in result.stderr
-    assert "pip install h5netcdf" in result.stderr
-
-
-@pytest.mark.slow
-def test_check_of_a_real_problem_agrees():
-    result = call("check", "--sphere", "--json", "--alpha", "0.5", "--runs", "32", "--dimensions", "100,400,1600")
-    report = json.loads(result.stdout)
-    assert result.exit_code == 0, result.output
-    assert report["agrees"] is True
-    assert set(report) == {
-        "schema", "dimfree", "problem", "algorithm", "agrees", "slope", "slopes", "alpha", "dimensions", "distances",
-        "diverged", "drift", "expectation", "expectation_error",
-    }  # fmt: skip
-    assert report["dimensions"] == [100, 400, 1600]
-
-
-@pytest.mark.parametrize(("agrees", "code", "words"), [(True, 0, "agree: "), (False, 1, "do NOT agree")])
-def test_the_exit_code_of_check_is_its_verdict(monkeypatch, agrees, code, words):
-    found = dimfree.CheckResult(
-        agrees=agrees,
-        slope=-0.01,
-        slopes={"Q": -0.01, "M": -0.4},
-        dimensions=(100, 400),
-        distances=(0.3, 0.29),
-        diverged=(0.0, 0.0),
-        drift=(("Q[0,0]", 1.0, 2.0, 0.001),),
-        alpha=0.5,
-        expectation="closed form",
-        expectation_error=0.0,
-    )
-    monkeypatch.setattr(dimfree, "check", lambda *arguments, **options: found)
-    result = call("check")
-    assert result.exit_code == code
-    assert words in result.stdout
-    report = json.loads(call("check", "--json").stdout)
-    assert report["agrees"] is agrees
-    assert report["drift"][0]["coordinate"] == "Q[0,0]"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["solve", "--width", "0"], "width = 0"),
-        (["solve", "--learning-rate", "-1"], "learning_rate = -1.0"),
-        (["solve", "--problem", "two-layer", "--activation", "erff"], "'erff'"),
-        (["solve", "--activation", "erf"], "--activation erf"),
-        (["solve", "--teacher-width", "3"], "--teacher-width 3"),
-        (["solve", "--alpha", "-2"], "-2"),
-        (["solve", "--plot", "no_such_directory/a.png"], "no_such_directory"),
-        (["solve", "--limit", "odes"], "odes"),
-        (["solve", "--problem", "tensors"], "tensors"),
-        (["check", "--dimensions", "100"], "--dimensions 100"),
-        (["check", "--dimensions", "a,b"], "a,b"),
-    ],
-)
-def test_bad_input_is_one_message_with_exit_code_2(arguments, words):
-    result = call(*arguments)
-    assert result.exit_code == 2
-    assert words in result.stderr
-    assert "Traceback" not in result.output
-
-
-def test_equations_print_text_latex_python_and_json():
-    sphere = ["equations", "--sphere", "--noise", "0.2", "--notation", "arnaboldi2023"]
-    assert "d m / d t = " in call(*sphere).stdout
-    assert call(*sphere, "--latex").stdout.startswith("\\begin{aligned}")
-    names = {}
-    exec(call(*sphere, "--python").stdout, names)
-    drift = names["drift"]([[1.0]], np.array([[0.5]]))[1][0, 0]
-    assert abs(drift - 0.5 * (4 * (1 - 0.6) * (1 - 0.25) - 2 * 0.1 * 0.2)) < 1e-15
-    report = json.loads(call(*sphere, "--json").stdout)
-    assert report["schema"] == "dimfree.equations/1"
-    assert report["values"] == {"\\gamma": 0.1, "\\Delta": 0.2}
-
-
-def test_equations_that_cannot_be_given_say_why():
-    result = call("equations", "--problem", "single-index", "--activation", "tanh")
-    assert result.exit_code == 2
-    assert "hermite_order" in result.stderr
-    assert call("equations", "--latex", "--python").exit_code == 2
+    assert "@misc{dimfree," in result.stdout
+    assert "benarous2022" in result.stdout
+    assert "bocchi2026" not in result.stdout
+    report = json.loads(call("cite", "--limit", "sde", "--json").stdout)
+    assert report["schema"] == "dimfree.cite/1"
+    assert "arnaboldi2023" in report["bibtex"]

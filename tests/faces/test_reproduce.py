@@ -1,6 +1,7 @@
 """`dimfree reproduce`, as a user calls it."""
 
 import json
+import re
 import sys
 import types
 
@@ -10,7 +11,7 @@ import pytest
 import xarray
 from typer.testing import CliRunner
 
-import dimfree.papers
+import dimfree.papers.report
 from dimfree.cli import app
 from dimfree.papers import Claim, Paper, PublishedFigure, Reproduction
 
@@ -34,13 +35,18 @@ def make(size):
     return Reproduction(xarray.Dataset({"values": ("x", values)}), figure, CLAIMS[:1])
 
 
+def figures(monkeypatch, first, second):
+    """Make the figures of the small publication so."""
+    module = types.ModuleType("dimfree.papers.small2020")
+    published = (PublishedFigure("fig1", "A line, $x^2$", first), PublishedFigure("fig2", "The same", second))
+    module.PAPER = Paper("small2020", "Small", published, lambda: CLAIMS)
+    monkeypatch.setitem(sys.modules, "dimfree.papers.small2020", module)
+
+
 @pytest.fixture(autouse=True)
 def small_paper(monkeypatch):
     """A publication that costs nothing, beside the real ones."""
-    figures = (PublishedFigure("fig1", "A line", make), PublishedFigure("fig2", "The same", make))
-    module = types.ModuleType("dimfree.papers.small2020")
-    module.PAPER = Paper("small2020", "Small", figures, lambda: CLAIMS)
-    monkeypatch.setitem(sys.modules, "dimfree.papers.small2020", module)
+    figures(monkeypatch, make, make)
     monkeypatch.setattr(dimfree.papers, "PAPERS", ("small2020", "arnaboldi2023"))
 
 
@@ -102,16 +108,20 @@ def test_the_list():
     assert result.exit_code == 0
     assert "small2020 fig2   The same" in result.stdout
     assert "arnaboldi2023 fig1" in result.stdout
-    rows = json.loads(call("--list", "--json").stdout)
-    assert rows[0] == {"paper": "small2020", "figure": "fig1", "title": "A line"}
+    report = json.loads(call("--list", "--json").stdout)
+    assert report["schema"] == "dimfree.reproduce.list/1"
+    rows = report["figures"]
+    assert rows[0] == {"paper": "small2020", "figure": "fig1", "title": "A line, $x^2$"}
     assert [row["figure"] for row in rows if row["paper"] == "arnaboldi2023"] == [f"fig{n}" for n in range(1, 7)]
-    assert json.loads(call("small2020", "--list", "--json").stdout) == rows[:2]
+    assert json.loads(call("small2020", "--list", "--json").stdout)["figures"] == rows[:2]
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ([], "small2020"),
+        (["--all"], "--report"),
+        (["small2020", "--all", "--report", "out"], "--all is for a report"),
         (["nobody1999"], "'nobody1999'"),
         (["nobody1999", "--list"], "'nobody1999'"),
         (["small2020", "fig9"], "'fig9'"),
@@ -133,3 +143,86 @@ def test_a_real_figure(tmp_path):
     assert (tmp_path / "arnaboldi2023_fig6.png").stat().st_size > 20_000
     with xarray.open_dataset(tmp_path / "arnaboldi2023_fig6.nc", engine="scipy") as data:
         assert data.risk.values.max() == pytest.approx(2.0)
+
+
+# The report.
+
+
+def test_a_report_has_every_figure_and_claim_and_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(dimfree.papers.report, "PAPERS", ("small2020",))
+
+    def counted(size):
+        drawn.append(size)
+        return make(size)
+
+    def stopped(size):
+        raise KeyboardInterrupt
+
+    home = tmp_path / "out"
+    figures(monkeypatch, counted, stopped)
+    result = call("small2020", "--report", str(home))
+    assert result.exit_code == 130
+    assert "run the same command again" in result.stderr
+    assert "Still to come" in (home / "index.html").read_text()
+
+    figures(monkeypatch, counted, counted)
+    result = call("small2020", "--report", str(home), "--json")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert set(report) == {"schema", "dimfree", "page", "size", "made", "kept", "failed", "verdicts"}
+    assert report["schema"] == "dimfree.reproduce.report/1"
+    assert report["kept"] == ["small2020_fig1"]
+    assert report["made"] == ["small2020_fig2", "small2020_statements"]
+    assert report["verdicts"] == {
+        "agrees": 3,
+        "misprint": 1,
+        "differs": 1,
+    }  # two figures with one claim each, and three
+    assert drawn == ["quick", "quick"]
+    page = (home / "index.html").read_text()
+    assert "Still to come" not in page
+    assert page.count('src="figures/small2020_fig') == 2
+    for link in re.findall(r'(?:src|href)="([^"#]+)"', page):
+        assert link.startswith("data:image/svg") or (home / link).is_file(), link
+    assert dimfree.__version__ in page
+    assert "Four, not five." in page
+    assert "It is not." in page
+
+    assert call("small2020", "--report", str(home), "--size", "full").exit_code == 0
+    assert drawn == ["quick", "quick", "full", "full"]  # another size is another figure; the statements stay
+
+
+def test_a_figure_that_fails_is_reported_and_the_others_go_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(dimfree.papers.report, "PAPERS", ("small2020",))
+
+    def failing(size):
+        raise RuntimeError("no <b>ink</b> left")
+
+    figures(monkeypatch, failing, make)
+    result = call("small2020", "--report", str(tmp_path))
+    assert result.exit_code == 1
+    assert "2 made, 0 there already, 1 failed" in result.stdout
+    assert "small2020 fig1 FAILED" in result.stderr
+    page = (tmp_path / "index.html").read_text()
+    assert "no &lt;b&gt;ink&lt;/b&gt; left" in page
+    assert "<b>ink" not in page
+    assert "figures/small2020_fig2.png" in page
+    figures(monkeypatch, make, make)
+    assert "1 made, 2 there already, 0 failed" in call("small2020", "--report", str(tmp_path)).stdout
+    assert "ink&lt;" not in (tmp_path / "index.html").read_text()
+
+
+def test_a_report_of_one_figure_keeps_what_is_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(dimfree.papers.report, "PAPERS", ("small2020",))
+    for figure in ("fig1", "fig2"):
+        assert call("small2020", figure, "--report", str(tmp_path)).exit_code == 0
+    page = (tmp_path / "index.html").read_text()
+    assert "2 of 2 parts done" in page
+    assert page.count('src="figures/small2020_fig') == 2
+
+
+def test_all_names_every_part_of_every_publication():
+    parts = dimfree.papers.report.parts(dimfree.papers.PAPERS)
+    assert [part.stem for part in parts[:3]] == ["small2020_fig1", "small2020_fig2", "small2020_statements"]
+    assert [part.name for part in parts[3:]] == [*(f"fig{n}" for n in range(1, 7)), "statements"]

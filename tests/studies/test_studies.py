@@ -181,7 +181,7 @@ def test_a_partial_store_can_be_read_and_drawn(tmp_path):
     part = dimfree.open_study(tmp_path / "store")
     assert int(part.risk.notnull().sum()) == len(cells)
     result = CliRunner().invoke(
-        app, ["study", "show", str(tmp_path / "store"), "--output", str(tmp_path / "a.png"), "--level", "0.3", "--json"]
+        app, ["study", "show", str(tmp_path / "store"), "--plot", str(tmp_path / "a.png"), "--level", "0.3", "--json"]
     )
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["cells"]["missing"] == 20 - len(cells)

@@ -33,12 +33,13 @@ app.command()(machine.doctor)
 app.command()(machine.cite)
 
 
-def _print_version(asked: bool) -> None:
+def _print_version(asked: bool) -> bool:
     if asked:
         import importlib.metadata
 
         typer.echo(f"dimfree {importlib.metadata.version('dimfree')}")
         raise typer.Exit()
+    return asked
 
 
 @app.callback()

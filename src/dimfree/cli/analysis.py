@@ -24,6 +24,7 @@ from .statement import states
 
 if TYPE_CHECKING:
     from ..algorithms import OnlineSGD
+    from ..analysis import HessianSpectrum
     from ..problems import Problem
 
 _FEW = 6  # numbers of a matrix that a cell of a table holds

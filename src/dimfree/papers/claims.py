@@ -53,7 +53,8 @@ class Claim:
     def farthest(self) -> tuple[float, float]:
         """Printed and ours, a number each; of arrays, the entry where they are farthest apart."""
         printed, ours = (np.ravel(np.asarray(value, float)) for value in (self.printed, self.ours))
-        worst = int(np.argmax(np.abs(printed - ours)))
+        apart = np.abs(printed - ours)
+        worst = max(range(len(ours)), key=lambda entry: (apart[entry], abs(ours[entry])))
         return float(printed[worst]), float(ours[worst])
 
     @property

@@ -139,7 +139,7 @@ def _make(home: Path, part: Part, size: Size) -> dict[str, Any]:
             picture, data = f"figures/{part.stem}.png", f"data/{part.stem}.nc"
             made.data.to_netcdf(home / data, engine="scipy")
             made.picture.savefig(home / picture, dpi=_DOTS_PER_INCH)
-            record |= {"picture": picture, "data": data}
+            record |= {"picture": picture, "inches": float(made.picture.get_figwidth()), "data": data}
         record["claims"] = [_in_short(claim) for claim in claims]
     except Exception:  # whatever is wrong with one figure is no reason to lose the others
         record["error"] = traceback.format_exc()

@@ -16,6 +16,7 @@ _VERDICTS = {
     "misprint": "misprint: what is printed does not hold, the correction does",
     "differs": "differs from what is printed",
 }
+_PIXELS_PER_INCH = 110  # on the page: panels of about 570 pixels
 _MATH = re.compile(r"\$+([^$]+)\$+")
 
 _STYLE = """
@@ -35,7 +36,7 @@ code { font: .88em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 .part { background: var(--paper); border: 1px solid var(--line); border-radius: 10px; padding: 1.1rem 1.3rem;
   margin: 1rem 0; overflow: hidden; scroll-margin-top: 1rem; }
 .part header { display: flex; justify-content: space-between; gap: 1rem; align-items: baseline; flex-wrap: wrap; }
-.part img.figure { display: block; width: 100%; max-width: 1000px; height: auto; margin: .9rem auto .4rem; }
+.part img.figure { display: block; width: 100%; height: auto; margin: .9rem auto .4rem; }
 .failed { border-left: 5px solid #c4321b; } .missing { border-style: dashed; background: none; }
 table { border-collapse: collapse; width: 100%; font-size: .88rem; margin-top: .6rem; }
 th { text-align: left; color: var(--soft); font-weight: 600; border-bottom: 2px solid var(--line);
@@ -112,7 +113,9 @@ def _part(part: "Part", record: dict[str, Any] | None) -> str:
         )
     if record["picture"] is not None:
         path = _text(record["picture"])
-        body.append(f'<a href="{path}"><img class="figure" loading="lazy" src="{path}" alt="{_text(part.title)}"></a>')
+        wide = f"max-width: {_PIXELS_PER_INCH * record['inches']:.0f}px"
+        image = f'<img class="figure" style="{wide}" loading="lazy" src="{path}" alt="{_text(part.title)}">'
+        body.append(f'<a href="{path}">{image}</a>')
     if record["text"]:
         body += [f"<p>{_math(' '.join(paragraph.split()))}</p>" for paragraph in record["text"].split("\n\n")]
     if record["claims"]:
@@ -206,11 +209,12 @@ def _math(text: str) -> str:
 
 @functools.cache
 def _formula(latex: str) -> str:
+    from matplotlib.font_manager import FontProperties
     from matplotlib.mathtext import math_to_image
 
     drawn = io.BytesIO()
     try:
-        math_to_image(f"${latex}$", drawn, format="svg", dpi=96)
+        math_to_image(f"${latex}$", drawn, prop=FontProperties(size=12), format="svg", dpi=96)
     except ValueError:
         return f"<code>{_text(latex)}</code>"
     source = base64.b64encode(drawn.getvalue()).decode()

@@ -21,7 +21,6 @@ _ESTIMATES = {
     "simulated": ("simulated", ""),
 }
 _DOTS = 40
-_ZERO = 1e-3  # of the largest eigenvalue: below, the axis of a spectrum is linear
 
 
 def exit_times(result: "ExitTime", *, axes: Axes | None = None) -> Axes:
@@ -47,12 +46,22 @@ def exit_times(result: "ExitTime", *, axes: Axes | None = None) -> Axes:
                 axes.plot(times[shown], left[shown], "o", color="#222222", label=label, zorder=3)
             else:
                 axes.plot(times, left, line, label=label)
+        _up_to_most(axes, result)
         if result.closed_form is not None and np.isfinite(result.closed_form.dressed):
             axes.axvline(result.closed_form.dressed, color="#888888", linestyle=":", label="formula, dressed (mean)")
         axes.set(xlabel=r"$\alpha$ = samples / d", ylabel="fraction of runs that have left", ylim=(0, 1.02))
         axes.set_title(f"Exit from the plateau, d = {result.d:,}, threshold {result.threshold:g}")
         axes.legend()
     return axes
+
+
+def _up_to_most(axes: Axes, result: "ExitTime") -> None:
+    """Leave the last few runs, which take very long, out of the picture."""
+    found = [getattr(result, name) for name in _ESTIMATES]
+    ends = [np.quantile(each.times, 0.98, method="inverted_cdf") for each in found if each is not None]
+    ends = [end for end in ends if np.isfinite(end)]
+    if ends:
+        axes.set_xlim(0, 1.15 * max(ends))
 
 
 def distances(result: "CheckResult", *, axes: Axes | None = None) -> Axes:
@@ -89,7 +98,6 @@ def spectra(points: "Sequence[HessianSpectrum]", *, axes: Axes | None = None) ->
         raise InvalidInput("spectra was given no critical points; there is nothing to draw.")
     with in_style():
         axes = plt.subplots(figsize=(max(5.0, 1.5 + 0.8 * len(points)), 4.2))[1] if axes is None else axes
-        scale = max(float(np.abs(spectrum.eigenvalues).max()) for spectrum in points)
         for column, spectrum in enumerate(points):
             area = 25 * (1 + np.log10(spectrum.multiplicities))
             down = spectrum.eigenvalues < -spectrum.tolerance
@@ -99,10 +107,9 @@ def spectra(points: "Sequence[HessianSpectrum]", *, axes: Axes | None = None) ->
             at = np.full(len(area), column)
             axes.scatter(at, spectrum.eigenvalues, s=area, facecolors=faces.tolist(), edgecolors=colours.tolist())
         axes.axhline(0.0, color="#888888", linewidth=0.8, zorder=0)
-        axes.set_yscale("symlog", linthresh=max(scale * _ZERO, 1e-12))
-        axes.set_xticks(range(len(points)), [f"{spectrum.risk:.3g}" for spectrum in points])
-        axes.set(
-            xlabel="risk of the critical point", ylabel="eigenvalues of the Hessian", xlim=(-0.6, len(points) - 0.4)
-        )
+        axes.set_xticks(range(len(points)), [f"{max(spectrum.risk, 0.0):.3g}" for spectrum in points])
+        axes.set(xlabel="risk of the critical point", ylabel="eigenvalues of the Hessian")
+        axes.set_xlim(-0.6, len(points) - 0.4)
+        axes.margins(y=0.12)
         axes.set_title(f"d = {points[0].d:,}" + (", on the sphere" if points[0].sphere else ""))
     return axes
