@@ -109,18 +109,18 @@ def _extras() -> dict[str, dict[str, Any]]:
         if not packages:
             continue  # an extra of another version
         lacking = absent(packages)
-        remedy = f"pip install {' '.join(lacking)}" if lacking else None
+        remedy = "pip install " + " ".join(f'"{packages[name]}"' for name in lacking) if lacking else None
         found[name] = {"use": use, "present": not lacking, "remedy": remedy}
     return found
 
 
-def _packages(extra: str) -> list[str]:
-    """The packages of an extra."""
+def _packages(extra: str) -> dict[str, str]:
+    """The packages of an extra, by name, each as pip is asked for it."""
     import importlib.metadata
 
-    asked = importlib.metadata.requires("dimfree") or []
-    names = [re.match(r"[\w.-]+", line) for line in asked if re.search(rf"extra == ['\"]{extra}['\"]", line)]
-    return [name.group() for name in names if name is not None and name.group() != "dimfree"]
+    asked = [line.split(";") for line in importlib.metadata.requires("dimfree") or []]
+    of_extra = [line[0].strip() for line in asked if re.search(rf"extra == ['\"]{extra}['\"]", line[-1])]
+    return {re.split(r"[^\w.-]", line)[0]: line for line in of_extra if not line.startswith("dimfree[")}
 
 
 def _version(name: str) -> str | None:
@@ -159,6 +159,4 @@ def print_examination(report: dict[str, Any]) -> None:
         console.print(Text(f"\n{problem['what']}", style="red"))
         console.print(Text(f"  {problem['remedy']}"))
     if report["ok"]:
-        console.print(
-            "\nAll is well. A first look: dimfree solve --sphere --simulate 16", markup=False, highlight=False
-        )
+        console.print(Text("\nAll is well. A first look: dimfree solve --sphere --alpha 40 --simulate 16"))

@@ -225,14 +225,16 @@ def test_doctor_says_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setattr(jax, "devices", fail)
     (tmp_path / "file").touch()
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    monkeypatch.setattr(examination, "_packages", lambda extra: ["no_such_package"] if extra == "exact" else ["jax"])
+    monkeypatch.setattr(
+        examination, "_packages", lambda extra: {"no_such": "no_such>1"} if extra == "exact" else {"jax": ""}
+    )
     result = call("doctor")
     assert result.exit_code == 1
     text = " ".join(result.stdout.split())
     assert "abacus" in text
     assert "pip install --upgrade jax" in text
     assert "was given, but nothing can be written there. Make the directory writable" in text
-    assert "absent: equations in symbols (dimfree equations); pip install no_such_package" in text
+    assert 'absent: equations in symbols (dimfree equations); pip install "no_such>1"' in text
     assert "present: the explorer" in text
 
 
@@ -243,7 +245,9 @@ def test_doctor_reads_the_extras_of_the_package(monkeypatch):
         'dimfree[exact]; extra == "docs"',
     ]
     monkeypatch.setattr("importlib.metadata.requires", lambda name: lines)
-    assert [examination._packages(extra) for extra in ("netcdf", "cluster", "docs")] == [["h5py"], ["dask"], []]
+    assert examination._packages("netcdf") == {"h5py": "h5py>=3"}
+    assert list(examination._packages("cluster")) == ["dask"]
+    assert examination._packages("docs") == {}
 
 
 def test_citations_follow_the_problem():

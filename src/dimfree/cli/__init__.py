@@ -50,7 +50,7 @@ def _options(
 ) -> None:
     """Exact, dimension-free descriptions of stochastic gradient descent in high dimension.
 
-    A first look: dimfree solve --sphere --simulate 16 --plot risk.png
+    A first look: dimfree solve --sphere --alpha 40 --simulate 16 --plot risk.png
     """
 
 

@@ -47,10 +47,10 @@ def exit_time(
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """How many samples SGD needs to leave its plateau, by every description side by side.
+    """How many samples SGD needs to leave its plateau.
 
-    Closed form, ODE from random starts, the same with the noise of the plateau added (dressed), SDE, and SGD itself
-    simulated exactly in law. Times are in alpha, samples per dimension.
+    By every description side by side: closed form, ODE from random starts, the same with the noise of the plateau added
+    (dressed), SDE, and SGD itself simulated exactly in law. Times are in alpha, samples per dimension.
 
     Exit codes: 0 done, 2 bad input (also where there is no plateau), 130 interrupted.
 
@@ -123,10 +123,11 @@ def fixed_points(
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """Where the ODE comes to rest: its fixed points, the families they form, and which of them attract.
+    """Where the ODE comes to rest, and which points attract.
 
-    Points that renaming neurons or changing signs carries into each other are one row, and `components` counts them.
-    A growth rate is per unit of alpha; where the largest is negative the point attracts.
+    Fixed points are grouped into connected families. Points that renaming neurons or changing signs carries into each
+    other are one row, and `components` counts them. A growth rate is per unit of alpha; where the largest is negative
+    the point attracts.
 
     Exit codes: 0 done, 2 bad input, 130 interrupted.
 
@@ -185,10 +186,11 @@ def landscape(
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """The critical points of the risk, each with all eigenvalues of its Hessian and their multiplicities.
+    """Critical points of the risk, and the Hessian at each.
 
-    The Hessian is that in the weights divided by sqrt(d), a matrix of p x d rows that is never built, so that any d
-    will do. Of the options of the algorithm only --sphere counts.
+    All eigenvalues of each point, with their multiplicities. The Hessian is that in the weights divided by sqrt(d), a
+    matrix of p x d rows that is never built, so that any d will do. Of the options of the algorithm only --sphere
+    counts.
 
     Exit codes: 0 done, 2 bad input, 130 interrupted.
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 9  # times in a table
 _QUANTILES = (0.1, 0.5, 0.9)
+_LIMITS = {"ode": "ODE", "gradient-flow": "Gradient flow", "sde": "Mean of the SDE", "linear-noise": "Linear noise"}
 
 Dimension = Annotated[int, typer.Option("--dimension", "-d", help="Input dimension d.")]
 Alpha = Annotated[float, typer.Option(help="How far: samples per dimension.")]
@@ -62,7 +63,7 @@ def solve(
 
     Exit codes: 0 done, 2 bad input, 130 interrupted.
 
-    Example: dimfree solve --width 2 --sphere --alpha 30 --simulate 16 --plot risk.png
+    Example: dimfree solve --sphere --alpha 40 --simulate 16 --plot risk.png
     """
     check_targets(plot, output)
     import jax
@@ -103,7 +104,7 @@ def solve(
     if simulated is not None:
         columns["simulated risk"] = _record(simulated)["risk"]
     begin = f"a random start in d = {dimension}" if overlap is None else f"overlap {overlap:g}"
-    _print_times(f"{limit}, from {begin}", problem, sgd, columns, both)
+    _print_times(f"{_LIMITS[limit]}, from {begin}", problem, sgd, columns, both)
 
 
 @states
@@ -123,7 +124,7 @@ def simulate(
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """Simulate SGD in dimension d, many runs at once, and print quantiles over the runs.
+    """Simulate SGD in dimension d, and print quantiles over runs.
 
     Each run has its own random start, unless --overlap is given. A step costs the same for d = 1000 and for
     d = 1000000000; the number of steps is alpha x d, so for large d take a small alpha.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """What is installed, whether it works, and what to do where it does not.
+    """What is installed, and what to do where it does not work.
 
     Exit codes: 0 all is well, 1 something is not.
 
@@ -40,7 +40,7 @@ def cite(
     ] = "ode",
     as_json: AsJson = False,
 ) -> None:
-    """BibTeX of dimfree and of the publications that a problem and a limit rest on.
+    """BibTeX of dimfree, and of what a problem rests on.
 
     Exit codes: 0 done, 2 bad input.
 

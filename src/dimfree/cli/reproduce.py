@@ -39,8 +39,9 @@ def reproduce(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw a published figure, check a publication's numbered statements, or write a report of all.
+    """Draw published figures, and check what is claimed.
 
+    One figure, the numbered statements of a publication, or a report of everything (--report).
     Each claim gets a verdict: agrees, misprint (what is printed does not hold, a correction does) or differs.
     A report can be interrupted: the same command goes on, and draws no figure again that is there.
 

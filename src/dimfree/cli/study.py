@@ -10,7 +10,7 @@ import typer
 
 from .output import AsJson, Output, check_targets, leave, plainly, print_json, save_data, save_picture
 
-app = typer.Typer(no_args_is_help=True, help="A phase diagram, or any computation on a grid, on many cores.")
+app = typer.Typer(no_args_is_help=True, help="Phase diagrams: a computation on a grid, on many cores.")
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file, such as study.yaml.")]
 AllowCode = Annotated[bool, typer.Option("--allow-code", help="Import and run the study's own function.")]
@@ -18,7 +18,7 @@ AllowCode = Annotated[bool, typer.Option("--allow-code", help="Import and run th
 
 @app.command()
 def plan(study: StudyFile, allow_code: AllowCode = False, as_json: AsJson = False) -> None:
-    """What a study will cost: cells, tasks, bytes, and the time, from timing a few cells.
+    """What a study will cost: cells, tasks, bytes and time.
 
     Exit codes: 0 done, 2 bad input.
 
@@ -56,7 +56,9 @@ def run(
     allow_code: AllowCode = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compute every cell that is not in the store yet; stop it at any time and run it again to go on.
+    """Compute every cell that is not in the store yet.
+
+    Stop it at any time; the same command goes on.
 
     Exit codes: 0 the study is complete, 1 tasks failed, 2 bad input, 3 it had to stop, 130 interrupted.
 
@@ -104,7 +106,7 @@ def show(
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the phase diagram with its uncertainty, of a study that is complete or under way.
+    """Draw the phase diagram of a study, complete or under way.
 
     Exit codes: 0 done, 2 bad input.
 
