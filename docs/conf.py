@@ -15,8 +15,8 @@ copyright = "The dimfree developers"
 release = version = importlib.metadata.version("dimfree")
 
 extensions = ["myst_nb", "sphinx.ext.mathjax", "public_api"]
-exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
-templates_path: list[str] = []
+exclude_patterns = ["_build", "_templates", "**/.ipynb_checkpoints"]
+templates_path = ["_templates"]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -29,7 +29,9 @@ nb_merge_streams = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = "dimfree"
+html_sidebars = {"**": ["sections.html"]}
 html_theme_options = {
+    "navbar_center": [],  # the sidebar has it all
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
