@@ -29,6 +29,8 @@ nb_merge_streams = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = "dimfree"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 html_sidebars = {"**": ["sections.html"]}
 html_theme_options = {
     "navbar_center": [],  # the sidebar has it all

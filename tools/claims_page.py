@@ -21,8 +21,9 @@ otherwise. `tools/claims_page.py` writes this page; `dimfree reproduce PAPER` pr
 
 
 def cell(text: str) -> str:
-    """Text for a table: one line, bars escaped."""
-    return " ".join(text.split()).replace("|", "\\|")
+    """Text for a table: one line, bars escaped, and stars outside of formulas, which would be emphasis."""
+    parts = " ".join(text.split()).replace("|", "\\|").split("$")
+    return "$".join(part if number % 2 else part.replace("*", "\\*") for number, part in enumerate(parts))
 
 
 def number(value) -> str:

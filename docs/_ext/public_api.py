@@ -6,6 +6,7 @@ A public name without a docstring is a warning, hence an error in a strict build
 """
 
 import ast
+import functools
 import importlib
 import inspect
 import re
@@ -126,12 +127,14 @@ def members(cls: type, package: str) -> Iterator[str]:
             if name.startswith("_") or name in seen:
                 continue
             seen.add(name)
-            function = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)))
+            cached = isinstance(value, functools.cached_property)
+            function = value.func if cached else getattr(value, "__func__", getattr(value, "fget", value))
+            function = inspect.unwrap(function)
             function = getattr(function, "method", function)
             if not isinstance(function, types.FunctionType) or not function.__doc__:
                 continue
             body = docstring(function, f"{package}.{cls.__name__}.{name}")
-            if isinstance(value, property):
+            if cached or isinstance(value, property):
                 yield directive("property", name, body, depth=0)
                 continue
             options = (":classmethod:",) if isinstance(value, classmethod) else ()
