@@ -24,7 +24,7 @@ matplotlib.use("Agg")
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE, PICTURES, RECORD = DOCS / "gallery.md", DOCS / "images" / "gallery", DOCS / "data" / "gallery.json"
-WIDTH = 900  # pixels
+WIDTH = 900  # pixels, at most
 WORDS = {"agrees": "agree", "misprint": "misprinted", "differs": "differ"}
 HEAD = """# Gallery: published figures, drawn again
 
@@ -55,8 +55,9 @@ def draw(paper: str, figure: str) -> dict:
     drawn = io.BytesIO()
     made.picture.savefig(drawn, dpi=140, bbox_inches="tight", facecolor="white")
     with Image.open(drawn) as image:
-        height = round(image.height * WIDTH / image.width)
-        small = image.convert("RGB").resize((WIDTH, height), Image.Resampling.LANCZOS)
+        width = min(WIDTH, image.width)
+        height = round(image.height * width / image.width)
+        small = image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
     PICTURES.mkdir(parents=True, exist_ok=True)
     small.save(picture_of(f"{paper}/{figure}"), quality=85, method=6)
     claims = [
