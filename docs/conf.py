@@ -39,3 +39,4 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
 }
 html_show_sourcelink = False
+toc_object_entries = False  # each public name has a heading of its own

@@ -6,6 +6,7 @@ A public name without a docstring is a warning, hence an error in a strict build
 """
 
 import ast
+import enum
 import functools
 import importlib
 import inspect
@@ -148,9 +149,14 @@ def entry(value: Any, name: str, package: str) -> str:
         inner = [entry(getattr(value, other), f"{name}.{other}", package) for other in public_names(value)]
         return "\n\n".join([docstring(value, name), *inner])
     if inspect.isclass(value):
-        body = "\n\n".join([docstring(value, name), *members(value, package)])
+        values = []
+        if issubclass(value, enum.Enum):
+            values.append("One of " + ", ".join(f"`{member.name}`" for member in value) + ".")
+        body = "\n\n".join([docstring(value, name), *values, *members(value, package)])
         kind = "exception" if issubclass(value, BaseException) else "class"
-        heading = name if kind == "exception" else name + signature(value)
+        # How an exception or an enumeration is called says nothing about it.
+        plain = issubclass(value, BaseException | enum.Enum)
+        heading = name if plain else name + signature(value)
         return directive(kind, heading, body, depth=2)
     if callable(value):
         return directive("function", name + signature(value), docstring(value, name), depth=2)
