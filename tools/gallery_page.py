@@ -1,6 +1,6 @@
 """Write docs/gallery.md: every published figure that the library reproduces, drawn at quick size, with its verdicts.
 
-python tools/gallery_page.py                        # every figure that is not there yet; half an hour on one core
+python tools/gallery_page.py                        # every figure that is not there yet; an hour on a busy core
 python tools/gallery_page.py bocchi2026 mignacco2021/fig5      # these, again
 python tools/gallery_page.py --page                 # the page alone, from what is there
 
@@ -31,7 +31,7 @@ HEAD = """# Gallery: published figures, drawn again
 Every figure below is one function of the library. It computes the data anew, draws them, and compares what the
 publication says of the figure with what comes out: a claim *agrees* within a stated tolerance, is a *misprint* where it
 does not but its correction does, and *differs* otherwise. Pictures here are at quick size (fewer runs, lower dimension
-than in the publication), with the seconds they took; `--size full` takes the publication's own. In Python,
+than in the publication); `--size full` takes the publication's own. In Python,
 `dimfree.reproduce("bocchi2026", "fig6")` gives the data as an xarray Dataset, the Matplotlib figure and the claims.
 [](papers.md) has the numbered statements of the same publications. `tools/gallery_page.py` writes this page.
 
@@ -88,7 +88,7 @@ def section(paper: str, figure: str, title: str, known: dict) -> str:
         "",
         f"![{paper}, {figure}: {title}](images/gallery/{picture_of(f'{paper}/{figure}').name})",
         "",
-        f"{verdicts}; {known['seconds']:.0f} s. `dimfree reproduce {paper} {figure}`",
+        f"{verdicts}. `dimfree reproduce {paper} {figure}`",
         "",
     ]
     for claim in claims:
@@ -96,7 +96,8 @@ def section(paper: str, figure: str, title: str, known: dict) -> str:
         notes = " ".join(
             filter(None, (claim.get("correction") and f"Correct: {claim['correction']}", claim.get("remark")))
         )
-        lines.append(f"- {verdict}: {plain(claim['statement'])}{' (' + plain(notes) + ')' if notes else ''}")
+        where = f"{verdict} ({plain(claim['where'])})"
+        lines.append(f"- {where}: {plain(claim['statement'])}{' (' + plain(notes) + ')' if notes else ''}")
     return "\n".join(lines).rstrip() + "\n\n"
 
 
