@@ -10,17 +10,22 @@ import scipy.stats
 import dimfree
 
 
+def noise_pull(noise: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The noise contracted with x in all slots but one, summed over slots, for many runs."""
+    letters = "abcd"[: noise.ndim - 1]
+    pull = np.zeros_like(x)
+    for slot, letter in enumerate(letters):
+        others = ",".join(f"r{other}" for i, other in enumerate(letters) if i != slot)
+        pull += np.einsum(f"r{letters},{others}->r{letter}", noise, *[x] * (len(letters) - 1), optimize=True)
+    return pull
+
+
 def tensor_sgd(order: int, snr: float, rate: float, x: np.ndarray, steps: int, rng) -> np.ndarray:
     """SGD on the squared distance to a fresh noisy tensor with all its entries, for many runs."""
     runs, d = x.shape
     signal = np.eye(d)[0]
-    letters = "abcd"[:order]
     for _ in range(steps):
-        noise = rng.normal(size=(runs, *[d] * order))
-        pull = np.zeros_like(x)
-        for slot in range(order):
-            others = ",".join(f"r{letter}" for i, letter in enumerate(letters) if i != slot)
-            pull += np.einsum(f"r{letters},{others}->r{letters[slot]}", noise, *[x] * (order - 1), optimize=True)
+        pull = noise_pull(rng.normal(size=(runs, *[d] * order)), x)
         overlap, square = x @ signal, np.sum(x**2, axis=1)
         pull += order * snr * (overlap ** (order - 1))[:, None] * signal
         gradient = -2 * pull + 2 * order * (square ** (order - 1))[:, None] * x
@@ -49,6 +54,19 @@ def test_the_step_has_the_law_of_full_tensors(order, d, rate):
         ).final
         for direct, ours in ((x[:, 0], simulated.M), (np.sum(x**2, axis=1), simulated.Q)):
             assert scipy.stats.ks_2samp(direct, np.asarray(ours)[:, 0, 0]).pvalue > 1e-4 / 4
+
+
+@pytest.mark.parametrize("order", [2, 3, 4])
+def test_the_covariance_of_an_increment_is_that_of_full_tensors(order):
+    """The gradient is linear in the noise: its covariance is that map times its transpose, without any sampling."""
+    d, rate, x, signal = 3, 0.3, np.array([0.6, 0.7, 0.2]), np.array([1.0, 0.0, 0.0])
+    units = np.eye(d**order).reshape(-1, *[d] * order)
+    gradients = -2 * noise_pull(units, np.tile(x, (len(units), 1)))
+    increments = -rate * np.stack([2 * gradients @ x, gradients @ signal])
+    limit = dimfree.sde(dimfree.SpikedTensor(order, snr=1.5), dimfree.OnlineSGD(rate), d=1)
+    assert limit.coordinates.labels == ("Q[0,0]", "M[0,0]")
+    state = dimfree.State(Q=[[x @ x]], M=[[x @ signal]])
+    np.testing.assert_allclose(limit.covariance(0.0, state), increments @ increments.T, rtol=1e-12)
 
 
 def test_the_matrix_has_its_solution_in_closed_form():
