@@ -26,6 +26,10 @@ NAMES: dict[Home, tuple[str, ...]] = {
 }
 
 
+# Arguments that are lists of numbers.
+_LISTS = {"means", "labels", "probabilities", "readout", "teacher_readout"}
+
+
 def dashed(name: str) -> str:
     """A name as it is typed in a terminal: `PhaseRetrieval` is phase-retrieval, `Mixture.xor` is mixture-xor."""
     words = re.findall(r"[A-Z]*[a-z]+|[A-Z]+", name)
@@ -69,10 +73,31 @@ def make(home: Home, name: str, arguments: dict[str, Any], *, spelled: Callable[
     needed = [argument for argument, each in known.items() if each.default is each.empty]
     if absent := [argument for argument in needed if argument not in arguments]:
         raise InvalidInput(f"The {home} {name} needs {_listed(map(spelled, absent), ' and ')}.")
+    for argument, value in arguments.items():
+        _check_plain(name, spelled(argument), known[argument], value)
     try:
         return _constructor(home, name)(**arguments)
     except TypeError as error:
         raise InvalidInput(f"The {home} {name} was given {_listed(arguments)}: {error}") from error
+
+
+def _check_plain(name: str, spelled: str, parameter: inspect.Parameter, value: Any) -> None:
+    """What plain data can get wrong, and a constructor does not expect."""
+    from .errors import InvalidInput
+
+    if isinstance(parameter.default, bool) and not isinstance(value, bool):
+        raise InvalidInput(f"{spelled} = {value!r} was given; write true or false.")
+    if isinstance(value, dict):
+        raise InvalidInput(f"{spelled} = {value!r} was given; write a number, a word, or a list of numbers.")
+    if isinstance(value, list):
+        if not (parameter.name in _LISTS or (name, parameter.name) == ("Mixture", "snr")):
+            raise InvalidInput(f"{spelled} = {value!r} was given; {name} takes no list here, but one number or word.")
+        if not _are_numbers(value):
+            raise InvalidInput(f"{spelled} = {value!r} was given; write a list of numbers, such as [1, 1, -1].")
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    return all(_are_numbers(value) if isinstance(value, list) else isinstance(value, int | float) for value in values)
 
 
 def _constructor(home: Home, name: str) -> Callable[..., Any]:

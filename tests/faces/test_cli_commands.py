@@ -214,7 +214,7 @@ def test_fixed_points_of_a_spiked_matrix(tmp_path):
     with xarray.open_zarr(tmp_path / "a.zarr", consolidated=False) as data:
         assert sorted(data.components.values.tolist()) == [1, 1, 2]
     text = call(*options).stdout
-    assert "4 connected sets of fixed points, 2 of them stable" in text
+    assert "Connected sets of fixed points: 4, of which stable: 2" in text
 
 
 def test_the_landscape_of_phase_retrieval(tmp_path):

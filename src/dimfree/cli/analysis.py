@@ -14,8 +14,10 @@ from .output import (
     Seed,
     check_targets,
     in_terminal,
+    invalid,
     print_json,
     print_table,
+    random_key,
     save_data,
     save_picture,
     working,
@@ -57,8 +59,6 @@ def exit_time(
     Example: dimfree exit-time --sphere --learning-rate 0.08 -d 3000 --plot exits.png
     """
     check_targets(plot, output)
-    import jax
-
     if in_terminal():
         typer.echo(f"By {methods}, for d = {dimension} ...", err=True)
     chosen = tuple(name.strip().replace("-", "_") for name in methods.split(","))
@@ -68,12 +68,14 @@ def exit_time(
         dimension,
         threshold,
         runs=runs,
-        key=jax.random.key(seed),
+        key=random_key(seed),
         methods=chosen,
         progress=in_terminal(),
     )
-    save_picture(plot, lambda: dimfree.plot.exit_times(result))
     rows = result.rows()
+    if not rows:
+        raise invalid(" ".join(result.notes))
+    save_picture(plot, lambda: dimfree.plot.exit_times(result))
     if output is not None:
         import xarray
 
@@ -134,12 +136,11 @@ def fixed_points(
     Example: dimfree fixed-points --problem spiked-tensor --order 2 --snr 2 --learning-rate 1
     """
     check_targets(output=output)
-    import jax
     import numpy as np
 
     of = dimfree.ode(problem, sgd) if limit == "ode" else dimfree.gradient_flow(problem, sgd)
     with working(f"Searching from {starts} random starts ..."):
-        found = dimfree.fixed_points(of, key=jax.random.key(seed), starts=starts)
+        found = dimfree.fixed_points(of, key=random_key(seed), starts=starts)
     rows = [
         {
             "components": kind.components,
@@ -171,7 +172,7 @@ def fixed_points(
         return
     columns = {name: [row[name] for row in rows] for name in ("components", "dimension", "risk", "growth", "stability")}
     columns |= {name: [_matrix(row[name]) for row in rows] for name in ("M", "Q")}
-    title = f"{found.components} connected sets of fixed points, {found.stable_components} of them stable"
+    title = f"Connected sets of fixed points: {found.components}, of which stable: {found.stable_components}"
     print_table(title, columns, above=(problem, sgd), below=["A search is no proof: more --starts may find more."])
 
 
@@ -197,11 +198,10 @@ def landscape(
     Example: dimfree landscape --width 2 -d 1000 --plot spectra.png
     """
     check_targets(plot, output)
-    import jax
     import numpy as np
 
     with working(f"Searching from {starts} random starts ..."):
-        found = dimfree.critical_points(problem, dimension, key=jax.random.key(seed), starts=starts, sphere=sgd.sphere)
+        found = dimfree.critical_points(problem, dimension, key=random_key(seed), starts=starts, sphere=sgd.sphere)
     save_picture(plot, lambda: dimfree.plot.spectra([spectrum for _, spectrum in found]))
     rows = [
         {
@@ -228,7 +228,7 @@ def landscape(
     columns = {name: [row[name] for row in rows] for name in ("risk", "kind", "negative", "flat", "positive")}
     columns["eigenvalue x multiplicity"] = [_spectrum(spectrum) for _, spectrum in found]
     where = ", on the sphere" if sgd.sphere else ""
-    title = f"{len(rows)} critical points of the risk, d = {dimension}{where}"
+    title = f"Critical points of the risk: {len(rows)}, for d = {dimension}{where}"
     print_table(title, columns, above=(problem,), below=["A search is no proof: more --starts may find more."])
 
 

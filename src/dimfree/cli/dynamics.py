@@ -16,6 +16,7 @@ from .output import (
     invalid,
     print_json,
     print_table,
+    random_key,
     save_data,
     save_picture,
     working,
@@ -68,7 +69,11 @@ def solve(
     check_targets(plot, output)
     import jax
 
-    start_key, path_key, run_key = jax.random.split(jax.random.key(seed), 3)
+    from ..errors import positive_integer
+
+    paths = positive_integer(paths, "--paths")
+    simulate = positive_integer(simulate, "--simulate", minimum=0)
+    start_key, path_key, run_key = jax.random.split(random_key(seed), 3)
     start = _start(problem, dimension, overlap, start_key)
     with working("Solving ..."):
         if limit == "ode":
@@ -140,7 +145,7 @@ def simulate(
     from ..errors import positive_integer
 
     runs = positive_integer(runs, "runs")
-    start_key, run_key = jax.random.split(jax.random.key(seed))
+    start_key, run_key = jax.random.split(random_key(seed))
     if overlap is None:
         starts = jax.vmap(lambda key: dimfree.random_state(problem, dimension, key=key))(
             jax.random.split(start_key, runs)
@@ -203,8 +208,8 @@ def check(
         sizes = tuple(int(size) for size in dimensions.split(","))
     except ValueError:
         sizes = ()
-    if len(sizes) < 2 or min(sizes) < 1:
-        raise invalid(f"--dimensions {dimensions} was given; give at least two whole numbers, such as 100,400,1600.")
+    if len(set(sizes)) < 2 or min(sizes) < 1:
+        raise invalid(f"--dimensions {dimensions} was given; give two or more whole numbers, such as 100,400,1600.")
     with working(f"Simulating {runs} runs for each of {len(sizes)} dimensions ..."):
         result = dimfree.check(problem, sgd, alpha=alpha, dimensions=sizes, runs=runs)
     save_picture(plot, lambda: dimfree.plot.distances(result))

@@ -65,6 +65,15 @@ def leave(message: str, code: int) -> NoReturn:
     raise typer.Exit(code) from None
 
 
+def random_key(seed: int) -> Any:
+    """The random key of a seed."""
+    import jax
+
+    if not 0 <= seed < 2**63:
+        raise invalid(f"--seed {seed} was given; give a whole number from 0 to 2^63 - 1.")
+    return jax.random.key(seed)
+
+
 # Long work.
 
 

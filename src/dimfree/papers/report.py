@@ -23,6 +23,7 @@ from .paper import Size
 from .report_page import page
 
 _STATEMENTS = "statements"
+_SCHEMA = "dimfree.report.part/1"
 _DOTS_PER_INCH = 160
 
 
@@ -113,7 +114,7 @@ def _make(home: Path, part: Part, size: Size) -> dict[str, Any]:
     began = time.monotonic()
     paper = find(part.paper)
     record: dict[str, Any] = {
-        "schema": "dimfree.report.part/1",
+        "schema": _SCHEMA,
         **dataclasses.asdict(part),
         "size": size,
         "text": "",
@@ -122,7 +123,9 @@ def _make(home: Path, part: Part, size: Size) -> dict[str, Any]:
         "python": platform.python_version(),
         "device": str(jax.devices()[0]),
         "finished": "",
+        "seconds": 0.0,
         "picture": None,
+        "inches": None,
         "data": None,
         "claims": [],
         "error": None,
@@ -171,8 +174,10 @@ def _is_current(home: Path, record: dict[str, Any], part: Part, size: Size) -> b
 
 
 def _read(home: Path, part: Part) -> dict[str, Any] | None:
+    """What is known of a part; None if there is nothing, or nothing that this version understands."""
     with contextlib.suppress(OSError, json.JSONDecodeError):
-        return json.loads((home / "records" / f"{part.stem}.json").read_text(encoding="utf-8"))
+        record = json.loads((home / "records" / f"{part.stem}.json").read_text(encoding="utf-8"))
+        return record if record.get("schema") == _SCHEMA else None
     return None
 
 
