@@ -3,11 +3,14 @@
 Nothing heavy is imported before it is needed, so that `dimfree --help` answers at once.
 """
 
+import os
+import sys
 from typing import Annotated
 
 import typer
 
 from . import analysis, dynamics, equations, machine, reproduce, study
+from .output import INTERRUPTED
 
 __all__ = ["app", "main"]
 
@@ -56,4 +59,12 @@ def _options(
 
 def main() -> None:
     """The entry point of the command `dimfree`."""
-    app(prog_name="dimfree")
+    try:
+        app(prog_name="dimfree")
+    except SystemExit as end:
+        # What XLA is still compiling crashes an interpreter that shuts down. A cluster must be shut down, and is.
+        if end.code == INTERRUPTED and "distributed" not in sys.modules:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(INTERRUPTED)
+        raise

@@ -24,6 +24,7 @@ Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it into th
 Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Write all numbers to this file (.nc, .zarr).")]
 Seed = Annotated[int, typer.Option(help="Of everything that is random; the same seed gives the same numbers.")]
 
+INTERRUPTED = 130  # the exit code after Ctrl-C
 _ROUNDING = 1e-14  # what tables show as zero; JSON and files have every digit
 _EXTRAS = {".nc": ("netcdf", ("h5netcdf", "h5py")), ".zarr": ("cluster", ("zarr",))}
 
@@ -52,7 +53,7 @@ def plainly() -> Iterator[None]:
     except ImportError as error:  # of an extra that is not installed, in words
         leave(str(error), 2)
     except KeyboardInterrupt:
-        leave("Interrupted.", 130)
+        leave("Interrupted.", INTERRUPTED)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from .output import AsJson, invalid, leave, plainly, print_json
+from .output import INTERRUPTED, AsJson, invalid, leave, plainly, print_json
 
 if TYPE_CHECKING:
     from ..papers import Claim
@@ -115,7 +115,7 @@ def _report(
     try:
         result = write_report(directory, wanted, size=size, tell=tell)
     except KeyboardInterrupt:
-        leave(f"Interrupted. What is done is in {directory}; run the same command again to go on.", 130)
+        leave(f"Interrupted. What is done is in {directory}; run the same command again to go on.", INTERRUPTED)
     if as_json:
         print_json(
             "reproduce.report",

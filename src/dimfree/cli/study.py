@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from .output import AsJson, Output, check_targets, leave, plainly, print_json, save_data, save_picture
+from .output import INTERRUPTED, AsJson, Output, check_targets, leave, plainly, print_json, save_data, save_picture
 
 app = typer.Typer(no_args_is_help=True, help="Phase diagrams: a computation on a grid, on many cores.")
 
@@ -87,7 +87,7 @@ def run(
                 allow_code=allow_code,
             )
         except KeyboardInterrupt:
-            leave(f"Interrupted. What is done is in {where}; run the same command again to go on.", 130)
+            leave(f"Interrupted. What is done is in {where}; run the same command again to go on.", INTERRUPTED)
         except Interrupted as error:
             leave(str(error), 3)
         if as_json:

@@ -159,7 +159,7 @@ def _in_short(claim: Claim) -> dict[str, str]:
         "verdict": claim.verdict,
         "printed": f"{printed:.5g}",
         "ours": f"{ours:.5g}",
-        "difference": f"{claim.error(claim.printed):.1e}",
+        "difference": f"{claim.error(claim.printed):.2g} / {claim.tolerance:.2g}",
         "correction": claim.correction or "",
         "remark": claim.remark,
     }

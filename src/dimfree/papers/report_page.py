@@ -17,6 +17,16 @@ _VERDICTS = {
     "differs": "differs from what is printed",
 }
 _PIXELS_PER_INCH = 110  # on the page: panels of about 570 pixels
+# Of a table of claims: width in percent, and whether it holds numbers. What is apart is relative, as the tolerance is.
+_COLUMNS = (
+    ("where", 13, ""),
+    ("verdict", 9, ""),
+    ("statement", 30, ""),
+    ("printed", 9, "number"),
+    ("ours", 9, "number"),
+    ("apart / allowed", 12, "number"),
+    ("notes", 18, ""),
+)
 _MATH = re.compile(r"\$+([^$]+)\$+")
 
 _STYLE = """
@@ -42,7 +52,7 @@ table { border-collapse: collapse; width: 100%; font-size: .88rem; margin-top: .
 th { text-align: left; color: var(--soft); font-weight: 600; border-bottom: 2px solid var(--line);
   padding: .35rem .5rem; }
 td { vertical-align: top; border-bottom: 1px solid var(--line); padding: .4rem .5rem; overflow-wrap: anywhere; }
-tr:last-child td { border-bottom: 0; } td.number { text-align: right; white-space: nowrap;
+.claims { table-layout: fixed; } tr:last-child td { border-bottom: 0; } .number { text-align: right;
   font-variant-numeric: tabular-nums; } .contents td { padding: .35rem .5rem; }
 .verdict { display: inline-block; border-radius: 5px; padding: .05rem .5rem; font-size: .8rem; font-weight: 600;
   white-space: nowrap; }
@@ -50,7 +60,7 @@ tr:last-child td { border-bottom: 0; } td.number { text-align: right; white-spac
 .differs { background: #fbe1dc; color: #a5260f; }
 details { margin-top: .7rem; } summary { cursor: pointer; color: var(--link); }
 pre { background: #fbf3f1; border-radius: 6px; padding: .8rem; overflow-x: auto; font-size: .8rem; }
-img.math { height: auto; vertical-align: middle; }
+img.math { height: auto; max-width: 100%; vertical-align: middle; }
 @media print { body { background: none; } .part { break-inside: avoid; } }
 """
 
@@ -149,10 +159,11 @@ def _claims(claims: list[dict[str, str]]) -> str:
         rows.append(
             f"<tr><td>{_text(claim['where'])}</td><td>{_badge(claim['verdict'])}</td>"
             f'<td>{_math(claim["statement"])}</td><td class="number">{_text(claim["printed"])}</td>'
-            f'<td class="number">{_text(claim["ours"])}</td><td>{notes}</td></tr>'
+            f'<td class="number">{_text(claim["ours"])}</td>'
+            f'<td class="number">{_text(claim["difference"])}</td><td>{notes}</td></tr>'
         )
-    head = "<th>where</th><th>verdict</th><th>statement</th><th>printed</th><th>ours</th><th>notes</th>"
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    head = "".join(f'<th style="width: {width}%" class="{kind}">{name}</th>' for name, width, kind in _COLUMNS)
+    return f"<table class='claims'><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 def _contents(
