@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+import xarray
 import yaml
 from drivers import DRAW, arrays, done, finish, kill, start, wait_for, workers, write_study
 from typer.testing import CliRunner
@@ -180,11 +181,12 @@ def test_a_partial_store_can_be_read_and_drawn(tmp_path):
     store.write(cells, results | {"status": status})
     part = dimfree.open_study(tmp_path / "store")
     assert int(part.risk.notnull().sum()) == len(cells)
-    result = CliRunner().invoke(
-        app, ["study", "show", str(tmp_path / "store"), "--plot", str(tmp_path / "a.png"), "--level", "0.3", "--json"]
-    )
+    files = ["--plot", str(tmp_path / "a.png"), "--output", str(tmp_path / "a.zarr")]
+    result = CliRunner().invoke(app, ["study", "show", str(tmp_path / "store"), *files, "--level", "0.3", "--json"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["cells"]["missing"] == 20 - len(cells)
+    with xarray.open_zarr(tmp_path / "a.zarr", consolidated=False) as data:
+        assert int(data.risk.notnull().sum()) == len(cells)
     assert (tmp_path / "a.png").stat().st_size > 5_000
 
 
