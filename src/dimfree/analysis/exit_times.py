@@ -185,7 +185,7 @@ def exit_time(
     limit = ode(problem, algorithm)
     plateau_risk = float(problem.risk(rest(limit)))
     level = float(exit_level(problem, plateau_risk, threshold))
-    stop = Fallen(problem, level)
+    stop = Fallen(problem, jnp.asarray(level))  # traced: another level is no other program
     notes: list[str] = []
     found: dict[str, Any] = dict.fromkeys(METHODS)
 

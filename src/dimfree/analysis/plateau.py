@@ -1,7 +1,5 @@
 """Where SGD gets stuck: the point at which the ODE comes to rest from students without overlap."""
 
-import functools
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -39,7 +37,9 @@ def rest(limit: MeanLimit) -> State:
     It may be a point without overlap (targets without a linear part), or one where all students are alike. An error
     says when there is none, because SGD learns at once or diverges.
     """
-    problem, at_rest = limit.problem, functools.partial(stillness, limit)
+    problem = limit.problem
+    # A pytree, not a closure: another rate or noise is then no other program.
+    at_rest = eqx.Partial(stillness, limit)
     scale = rate_at(limit.algorithm.learning_rate, jnp.zeros(()))
     start = centre(problem)
     if float(at_rest(start)) >= 0:
