@@ -5,37 +5,12 @@ import pytest
 from matplotlib import pyplot as plt
 
 import dimfree
-from dimfree.analysis.exit_times import ExitEstimate
 
 
 @pytest.fixture(autouse=True)
 def _close():
     yield
     plt.close("all")
-
-
-def estimate(times) -> ExitEstimate:
-    return ExitEstimate(1.0, 0.1, (1.0, 1.0, 1.0), 0.0, 9.0, np.asarray(times, float), "always")
-
-
-def test_exit_times_are_fractions_of_all_runs_also_of_those_that_stay():
-    result = dimfree.ExitTime(
-        problem=dimfree.PhaseRetrieval(),
-        algorithm=dimfree.OnlineSGD(0.1),
-        d=100,
-        threshold=0.1,
-        plateau_risk=2.0,
-        level=1.8,
-        closed_form=None,
-        ode=estimate([3.0, 1.0, 2.0, 4.0]),
-        dressed=None,
-        sde=None,
-        simulated=estimate([2.0, np.inf, 1.0, np.inf]),
-    )
-    axes = dimfree.plot.exit_times(result)
-    ode, simulated = axes.get_lines()
-    assert np.column_stack(ode.get_data()).tolist() == [[1, 0.25], [2, 0.5], [3, 0.75], [4, 1.0]]
-    assert np.column_stack(simulated.get_data()).tolist() == [[1, 0.25], [2, 0.5]]
 
 
 def test_distances_are_beside_a_line_of_slope_minus_one_half():

@@ -1,18 +1,33 @@
 """Pictures of trajectories and studies.
 
 - `compare(theory, runs)`: theory as lines, simulations as dots, over alpha.
+- `flow(limit)`: solutions in a plane of two overlaps, and the points where they rest.
+- `exit_times(result)`: how long runs stay on the plateau, predicted and simulated.
 - `regimes(result)`: the plane of widths and learning rates, with the limit that applies to each.
 - `phase_diagram(results)`: a quantity of a study over its axes, with its uncertainty.
-- `exit_times(result)`: how many runs have left the plateau by when, by every description.
 - `distances(result)`: the distance of simulation from theory as d grows, of a check.
 - `spectra(points)`: eigenvalues of the Hessian at critical points.
+- `panels(number)`: axes to draw in, in a figure that pyplot does not keep.
 - `style`: the path of its matplotlib style, for figures of your own: `pyplot.style.use(dimfree.plot.style)`.
 """
 
-from .analyses import distances, exit_times, spectra
+from .analyses import distances, spectra
 from .compare import compare
+from .exit_times import exit_times
+from .flow import flow
 from .look import style
+from .panels import panels
 from .phase_diagram import phase_diagram
 from .regimes import regimes
 
-__all__ = ["compare", "distances", "exit_times", "phase_diagram", "regimes", "spectra", "style"]
+__all__ = [
+    "compare",
+    "distances",
+    "exit_times",
+    "flow",
+    "panels",
+    "phase_diagram",
+    "regimes",
+    "spectra",
+    "style",
+]

@@ -1,4 +1,4 @@
-"""Pictures of analyses: exit times, the distance of simulation from theory, spectra of Hessians."""
+"""Pictures of analyses: the distance of simulation from theory, spectra of Hessians."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,57 +11,8 @@ from ..errors import InvalidInput
 from .look import in_style
 
 if TYPE_CHECKING:
-    from ..analysis import ExitTime, HessianSpectrum
+    from ..analysis import HessianSpectrum
     from ..checking import CheckResult
-
-_ESTIMATES = {
-    "ode": ("ODE", "-"),
-    "dressed": ("ODE, dressed starts", "--"),
-    "sde": ("SDE", "-."),
-    "simulated": ("simulated", ""),
-}
-_DOTS = 40
-
-
-def exit_times(result: "ExitTime", *, axes: Axes | None = None) -> Axes:
-    """How many runs have left the plateau by alpha, by every description: lines, and dots for simulated SGD.
-
-    **Arguments:**
-
-    - `result`: from [`exit_time`].
-    - `axes`: matplotlib axes to draw on; a new figure if left out.
-    """
-    with in_style():
-        axes = plt.subplots()[1] if axes is None else axes
-        for name, (label, line) in _ESTIMATES.items():
-            estimate = getattr(result, name)
-            if estimate is None:
-                continue
-            times = np.sort(estimate.times)
-            left = np.arange(1, len(times) + 1) / len(times)
-            reached = np.isfinite(times)
-            times, left = times[reached], left[reached]
-            if name == "simulated":
-                shown = np.unique(np.linspace(0, len(times) - 1, min(_DOTS, len(times))).astype(int))
-                axes.plot(times[shown], left[shown], "o", color="#222222", label=label, zorder=3)
-            else:
-                axes.plot(times, left, line, label=label)
-        _up_to_most(axes, result)
-        if result.closed_form is not None and np.isfinite(result.closed_form.dressed):
-            axes.axvline(result.closed_form.dressed, color="#888888", linestyle=":", label="formula, dressed (mean)")
-        axes.set(xlabel=r"$\alpha$ = samples / d", ylabel="fraction of runs that have left", ylim=(0, 1.02))
-        axes.set_title(f"Exit from the plateau, d = {result.d:,}, threshold {result.threshold:g}")
-        axes.legend()
-    return axes
-
-
-def _up_to_most(axes: Axes, result: "ExitTime") -> None:
-    """Leave the last few runs, which take very long, out of the picture."""
-    found = [getattr(result, name) for name in _ESTIMATES]
-    ends = [np.quantile(each.times, 0.98, method="inverted_cdf") for each in found if each is not None]
-    ends = [end for end in ends if np.isfinite(end)]
-    if ends:
-        axes.set_xlim(0, 1.15 * max(ends))
 
 
 def distances(result: "CheckResult", *, axes: Axes | None = None) -> Axes:

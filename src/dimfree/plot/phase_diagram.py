@@ -121,7 +121,7 @@ def _map(axes: Axes, data: Any, names: list[str], quantity: str, error: Any, lev
     axes.set_facecolor(_MISSING)
     axes.grid(False)
     mesh = axes.pcolormesh(x, y, np.ma.masked_invalid(values), cmap="viridis", shading="nearest")
-    plt.colorbar(mesh, ax=axes, label=quantity.replace("_", " "))
+    axes.figure.colorbar(mesh, ax=axes, label=quantity.replace("_", " "))
     failed = np.ma.masked_where(status < 2, np.ones_like(values))
     if not failed.mask.all():
         axes.pcolormesh(x, y, failed, cmap=_one_colour(_FAILED), shading="nearest")
@@ -146,7 +146,7 @@ def _scatter(axes: Axes, data: Any, names: list[str], quantity: str) -> None:
     if good.sum() >= 3:
         axes.tripcolor(x[good], y[good], values[good], cmap="viridis", shading="gouraud", alpha=0.55)
     points = axes.scatter(x, y, c=values, cmap="viridis", s=9, edgecolors="white", linewidths=0.3, zorder=3)
-    plt.colorbar(points, ax=axes, label=quantity.replace("_", " "))
+    axes.figure.colorbar(points, ax=axes, label=quantity.replace("_", " "))
     axes.set_ylabel(_LABELS.get(names[1], names[1]))
 
 

@@ -1,0 +1,14 @@
+"""The explorer in the browser: choose a problem, move a slider, see what SGD does.
+
+- `settings`: what can be chosen.
+- `computations`: from settings to results, without any picture.
+- `pictures`: from results to pictures and files.
+- `scripts`: from settings to a script that makes the same picture by itself.
+- `page`: a page that moves without Python.
+- `app`: the notebook that shows all of it; `serve`: what starts it.
+"""
+
+from .serve import explore
+from .settings import PROBLEMS, Settings
+
+__all__ = ["PROBLEMS", "Settings", "explore"]

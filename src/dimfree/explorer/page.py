@@ -1,0 +1,124 @@
+"""A page that moves without Python: curves for many settings, computed once, and sliders in plain JavaScript."""
+
+import importlib.metadata
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..trajectory import Outcome
+from . import pictures
+from .computations import Curves, curves
+from .settings import PROBLEMS, Choice, Settings
+
+_WIDTHS, _DIMENSIONS = (1, 2, 4), (100, 500)
+_RATES, _NOISES = 8, 4  # how many steps the sliders of the page have
+_EVERY = 2  # of the times that are computed
+_DIGITS = 4
+
+
+def export_page(path: Path | str, problem: str = "phase-retrieval", *, say: Callable[[str], Any] = print) -> None:
+    """Write a page that shows theory and simulation of a problem, with sliders, and needs nothing but a browser.
+
+    **Arguments:**
+
+    - `path`: the file, such as `page.html`.
+    - `problem`: which of the explorer's problems.
+    - `say`: what prints how far it is.
+    """
+    path = Path(path)
+    if problem not in PROBLEMS:
+        raise InvalidInput(f"problem = {problem!r} was given; choose one of {', '.join(PROBLEMS)}.")
+    if not path.absolute().parent.is_dir():
+        raise InvalidInput(f"--export {path} was given, but there is no directory {path.absolute().parent}.")
+    path.write_text(page(problem, axes_of(PROBLEMS[problem]), say=say), encoding="utf-8")
+
+
+def axes_of(choice: Choice) -> dict[str, list]:
+    """The steps of the page's sliders: some of those that the explorer has, the default among them."""
+    return {
+        "width": list(_WIDTHS),
+        "learning_rate": _some(choice.rates, _RATES, choice.default.learning_rate),
+        "noise": _some(choice.noises, _NOISES, choice.default.noise),
+        "d": list(_DIMENSIONS),
+    }
+
+
+def page(problem: str, axes: dict[str, list], *, say: Callable[[str], Any]) -> str:
+    """The page as text."""
+    choice = PROBLEMS[problem]
+    cells = []
+    combinations = list(itertools.product(*axes.values()))
+    for number, values in enumerate(combinations):
+        if number % 16 == 0:
+            say(f"{number} of {len(combinations)} settings computed")
+        settings = Settings(
+            problem=problem,
+            alpha=choice.default.alpha,
+            sphere=choice.default.sphere,
+            log=choice.default.log,
+            **dict(zip(axes, values, strict=True)),
+        )
+        cells.append(cell(curves(settings)))
+    nearest = {
+        name: int(np.argmin(np.abs(np.asarray(steps, float) - getattr(choice.default, name))))
+        for name, steps in axes.items()
+    }
+    content = {
+        "title": choice.title,
+        "words": choice.words,
+        "log": choice.log,
+        "sphere": choice.default.sphere,
+        "version": importlib.metadata.version("dimfree"),
+        "axes": axes,
+        "start": nearest,
+        "cells": cells,
+    }
+    template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    # A closing tag inside a string would end the script.
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+    return template.replace("__TITLE__", choice.title).replace("__DATA__", text)
+
+
+def cell(result: Curves) -> dict[str, Any]:
+    """What the page knows of one setting."""
+    completed = np.asarray(result.simulated.outcome) == Outcome.COMPLETED
+    simulated = np.asarray(result.simulated.risk)[completed]
+    overlaps = np.asarray(result.simulated.state.M)[completed]
+    low, high = np.quantile(simulated, [0.1, 0.9], axis=0) if completed.any() else (None, None)
+
+    def entries(M) -> list[Any]:
+        return [_short(M[:, i, j]) for i in range(M.shape[1]) for j in range(M.shape[2])]
+
+    return {
+        "alpha": _short(np.asarray(result.theory.alpha)),
+        "theory": _short(np.asarray(result.theory.risk)),
+        "mean": _short(simulated.mean(axis=0)) if completed.any() else [],
+        "low": _short(low),
+        "high": _short(high),
+        "M": entries(np.asarray(result.theory.state.M)),
+        "simulated_M": entries(overlaps.mean(axis=0)) if completed.any() else [],
+        "level": _number(result.level),
+        "predicted": _number(result.predicted),
+        "cards": [list(card) for card in pictures.cards_of(result)],
+        "remark": result.remark,
+    }
+
+
+def _some(steps: tuple[float, ...], number: int, default: float) -> list[float]:
+    """So many of the steps, evenly, with the default in place of the one that is nearest to it."""
+    chosen = [steps[i] for i in np.linspace(0, len(steps) - 1, min(number, len(steps))).round().astype(int)]
+    chosen[int(np.argmin(np.abs(np.array(chosen) - default)))] = default
+    return sorted(set(chosen))
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or not np.isfinite(value) else float(f"{value:.{_DIGITS}g}")
+
+
+def _short(values: Any) -> list[float | None]:
+    return [] if values is None else [_number(float(value)) for value in values[::_EVERY]]

@@ -1,0 +1,112 @@
+"""From settings to a script that makes the same picture by itself, with the public names of the library only."""
+
+import importlib.metadata
+
+from .computations import EXIT_RUNS, REGIME_TIME
+from .settings import RUNS, THRESHOLD, Settings
+
+
+def _head(title: str, *imports: str) -> str:
+    version = importlib.metadata.version("dimfree")
+    lines = "\n".join(["import jax", *imports, "", "import dimfree"])
+    return f'"""{title} Made by `dimfree explore`, dimfree {version}."""\n\n{lines}\n\n'
+
+
+def _statement(settings: Settings) -> str:
+    call = settings.choice.call.format(width=settings.width, noise=settings.noise)
+    sphere = ", sphere=True" if settings.sphere else ""
+    return (
+        f"problem = {call}\n"
+        f"sgd = dimfree.OnlineSGD(learning_rate={settings.learning_rate}{sphere})\n"
+        f"d, alpha = {settings.d}, {settings.alpha}\n"
+    )
+
+
+_TRAJECTORIES = f"""
+start_key, run_key = jax.random.split(jax.random.key({{seed}}))
+start = dimfree.random_state(problem, d, key=start_key)
+alphas = np.round(np.linspace(0.0, alpha, 201) * d) / d  # whole numbers of samples
+theory = dimfree.solve(dimfree.ode(problem, sgd), start, alphas)
+runs = dimfree.simulate(problem, sgd, start, d, alphas, runs={RUNS}, key=run_key)
+"""
+
+
+def curves_script(settings: Settings) -> str:
+    """Risk and overlaps, theory and simulation."""
+    log = ", log=True" if settings.log else ""
+    return (
+        _head(
+            f"{settings.choice.title}: theory and simulation.", "import matplotlib.pyplot as plt", "import numpy as np"
+        )
+        + _statement(settings)
+        + _TRAJECTORIES.format(seed=settings.seed)
+        + f"""
+figure, (left, right) = plt.subplots(1, 2, figsize=(12.4, 4.7), layout="constrained")
+dimfree.plot.compare(theory, runs{log}, axes=left)
+dimfree.plot.compare(theory, runs, quantity="M", axes=right)
+figure.savefig("curves.png")
+
+names = ["risk", "Q", "M"]
+simulated = runs.to_xarray()[names].rename({{name: f"simulated_{{name}}" for name in names}})
+theory.to_xarray()[names].merge(simulated, combine_attrs="override").to_netcdf("curves.nc", engine="scipy")
+print(f"risk at the end: theory {{float(theory.risk[-1]):.6g}}, simulated {{float(runs.risk[:, -1].mean()):.6g}}")
+"""
+    )
+
+
+def exits_script(settings: Settings) -> str:
+    """How long SGD stays on the plateau."""
+    quadratic = settings.network.activation.name == "square"
+    methods = '("closed_form", "ode", "dressed", "simulated")' if quadratic else '("ode", "simulated")'
+    return (
+        _head(f"{settings.choice.title}: how long SGD stays on the plateau.")
+        + _statement(settings)
+        + f"""
+key = jax.random.key({settings.seed})
+times = dimfree.exit_time(problem, sgd, d, {THRESHOLD}, runs={EXIT_RUNS}, key=key, methods={methods})
+print(times)
+dimfree.plot.exit_times(times).figure.savefig("exit_times.png")
+"""
+    )
+
+
+def flow_script(settings: Settings) -> str:
+    """The plane of overlaps."""
+    line = settings.sphere and settings.width == settings.network.teacher_width == 1
+    extra = "" if line else ', trajectories=[runs, theory], labels=["SGD", "ODE"]'
+    return (
+        _head(f"{settings.choice.title}: the plane of overlaps.", "import numpy as np")
+        + _statement(settings)
+        + _TRAJECTORIES.format(seed=settings.seed)
+        + f"""
+axes = dimfree.plot.flow(dimfree.ode(problem, sgd), alpha=alpha, at=start{extra})
+axes.figure.savefig("flow.png")
+"""
+    )
+
+
+def regimes_script(settings: Settings) -> str:
+    """Which limit applies."""
+    return (
+        _head(f"{settings.choice.title}: which limit applies.")
+        + _statement(settings)
+        + f"""
+alpha = {REGIME_TIME} * problem.width / sgd.learning_rate  # up to time = learning_rate * alpha / p = {REGIME_TIME}
+result = dimfree.regimes(problem, sgd, d, float(alpha), key=jax.random.key({settings.seed}), measure=False)
+print(result)
+dimfree.plot.regimes(result).figure.savefig("regimes.png")
+"""
+    )
+
+
+def study_script(store: str, quantity: str | None, level: float | None, indices: dict[str, int]) -> str:
+    """The phase diagram of a study."""
+    version = importlib.metadata.version("dimfree")
+    chosen = f".isel({indices!r})" if indices else ""
+    return (
+        f'"""The phase diagram of a study. Made by `dimfree explore`, dimfree {version}."""\n\n'
+        "import dimfree\n\n"
+        f"data = dimfree.open_study({store!r}){chosen}\n"
+        f"axes = dimfree.plot.phase_diagram(data, {quantity!r}, level={level!r})\n"
+        'axes.figure.savefig("phase_diagram.png")\n'
+    )

@@ -1,0 +1,144 @@
+"""What starts the explorer: marimo's own server, in a process of its own, on an address that we choose."""
+
+import contextlib
+import importlib.util
+import ipaddress
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+
+from ..errors import InvalidInput
+from .settings import PROBLEMS
+
+PROBLEM_VARIABLE = "DIMFREE_EXPLORER_PROBLEM"
+STORE_VARIABLE = "DIMFREE_EXPLORER_STORE"
+_PATIENCE = 60.0  # seconds for the server to answer
+
+
+def explore(
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    open_browser: bool = True,
+    problem: str = "phase-retrieval",
+    store: str | None = None,
+    say: Callable[[str], None] = print,
+) -> int:
+    """Serve the explorer until Ctrl-C; the exit code of the server.
+
+    Only this machine can reach it, unless another host is given; then the address has a token, without which nobody
+    gets in.
+
+    **Arguments:**
+
+    - `host`, `port`: where to serve; a free port if left out.
+    - `open_browser`: whether to open it in the browser.
+    - `problem`: which problem is chosen at first.
+    - `store`: the store of a study, whose phase diagram is shown.
+    - `say`: what prints the address.
+    """
+    if problem not in PROBLEMS:
+        raise InvalidInput(f"problem = {problem!r} was given; choose one of {', '.join(PROBLEMS)}.")
+    if importlib.util.find_spec("marimo") is None:
+        raise InvalidInput("The explorer needs marimo: pip install 'dimfree[app]'")
+    port = free_port(host, port)
+    token = None if is_loopback(host) else secrets.token_urlsafe(24)
+    server = start(host, port, token, {PROBLEM_VARIABLE: problem, STORE_VARIABLE: store or ""})
+    try:
+        reached = "127.0.0.1" if host == "0.0.0.0" else host  # all addresses of this machine: one that it can open
+        address = f"http://{f'[{reached}]' if ':' in reached else reached}:{port}"
+        _wait_until_it_answers(server, f"{address}/health")
+        query = f"/?access_token={token}" if token else ""
+        say(f"The explorer is at {address}{query}  (Ctrl-C ends it)")
+        if token:
+            say(
+                f"It listens at {host}: others in the network who have this address, with its token, can compute on "
+                "this machine. The connection is not encrypted."
+            )
+        if open_browser:
+            webbrowser.open(address + query)
+        return server.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        stop(server)
+
+
+def start(host: str, port: int, token: str | None, variables: dict[str, str]) -> subprocess.Popen:
+    """The server's process."""
+    notebook = str(Path(__file__).with_name("app.py"))
+    command = [sys.executable, "-m", "marimo", "--quiet", "--yes", "run", notebook, "--headless", "--no-sandbox"]
+    command += ["--no-check", "--host", host, "--port", str(port)]
+    # From a file, here the input: a token among the arguments could be read by every user of the machine.
+    command += ["--token", "--token-password-file", "-"] if token else ["--no-token"]
+    server = subprocess.Popen(command, env=os.environ | compiled_programs() | variables, stdin=subprocess.PIPE)
+    assert server.stdin is not None
+    server.stdin.write((token or "").encode())
+    server.stdin.close()
+    return server
+
+
+def stop(server: subprocess.Popen) -> None:
+    """End the server, in order if it can be."""
+    if server.poll() is None:
+        with contextlib.suppress(KeyboardInterrupt):
+            server.send_signal(signal.SIGTERM)
+            try:
+                server.wait(5)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a server at this address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def free_port(host: str, port: int | None) -> int:
+    """The port if it is free, or any that is; an error says when it cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.create_server((host, port or 0), family=family) as made:
+            return made.getsockname()[1]
+    except (OSError, OverflowError) as error:
+        raise InvalidInput(
+            f"The explorer cannot listen at {host}, port {port or 'any'}: {error}. Give another --host or --port."
+        ) from None
+
+
+def compiled_programs() -> dict[str, str]:
+    """Where compiled programs are kept, so that they are compiled once and not once a day; what is set stays."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    usual = {
+        "JAX_COMPILATION_CACHE_DIR": str(Path(home) / "dimfree" / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.3",
+    }
+    return {name: os.environ.get(name, value) for name, value in usual.items()}
+
+
+def _wait_until_it_answers(server: subprocess.Popen, address: str) -> None:
+    began = time.monotonic()
+    while time.monotonic() - began < _PATIENCE:
+        if server.poll() is not None:
+            raise InvalidInput(f"The explorer's server ended at once, with exit code {server.returncode}; see above.")
+        with contextlib.suppress(OSError):
+            # Past any proxy that the environment names: this is about this machine.
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with opener.open(address, timeout=2):
+                return
+        time.sleep(0.1)
+    raise InvalidInput(f"The explorer's server does not answer at {address} after {_PATIENCE:.0f} s.")

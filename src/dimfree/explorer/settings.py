@@ -1,0 +1,144 @@
+"""What can be chosen in the explorer."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from ..algorithms import OnlineSGD
+from ..errors import InvalidInput, nonnegative_number, positive_integer
+from ..problems import PhaseRetrieval, TwoLayer
+
+RUNS = 16
+WIDTHS = (1, 2, 3, 4)
+DIMENSIONS = (100, 200, 300, 500, 1_000, 2_000, 5_000, 10_000)
+THRESHOLD = 0.1  # of the plateau's excess risk, which a run that has left it has lost
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A problem to choose, with what its sliders offer.
+
+    - `title`, `words`: what it is called, and what is seen in it.
+    - `make`: the problem, from width and noise; `call`: the same as text.
+    - `rates`, `noises`, `alphas`: the steps of the sliders.
+    """
+
+    title: str
+    words: str
+    make: Callable[[int, float], TwoLayer]
+    call: str
+    rates: tuple[float, ...]
+    noises: tuple[float, ...]
+    alphas: tuple[float, ...]
+    default: "Settings"
+    log: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Where the sliders are."""
+
+    problem: str = "phase-retrieval"
+    width: int = 2
+    noise: float = 0.0
+    learning_rate: float = 0.1
+    d: int = 500
+    alpha: float = 40.0
+    sphere: bool = True
+    seed: int = 0
+    log: bool = False
+
+    def checked(self) -> "Settings":
+        """The same, or an error that says what cannot be."""
+        if self.problem not in PROBLEMS:
+            raise InvalidInput(f"problem = {self.problem!r} was given; choose one of {', '.join(PROBLEMS)}.")
+        positive_integer(self.width, "width")
+        positive_integer(self.d, "d", minimum=self.width + self.choice.make(1, 0.0).teacher_width)
+        positive_integer(self.seed, "seed", minimum=0)
+        nonnegative_number(self.noise, "noise", meaning=" (it is the variance of the label noise)")
+        for name, value in (("learning_rate", self.learning_rate), ("alpha", self.alpha)):
+            if not (np.isfinite(value) and value > 0):
+                raise InvalidInput(f"{name} = {value} was given; it must be positive.")
+        if self.alpha * self.d < 400:
+            raise InvalidInput(
+                f"alpha = {self.alpha:g} in d = {self.d} are {self.alpha * self.d:.0f} samples; 201 times are drawn, "
+                "so take at least 400."
+            )
+        return self
+
+    @property
+    def choice(self) -> Choice:
+        return PROBLEMS[self.problem]
+
+    @property
+    def network(self) -> TwoLayer:
+        """The problem at these settings."""
+        return self.choice.make(self.width, self.noise)
+
+    @property
+    def algorithm(self) -> OnlineSGD:
+        return OnlineSGD(self.learning_rate, sphere=self.sphere)
+
+    @property
+    def alphas(self) -> np.ndarray:
+        """The times that are drawn: 201, each a whole number of samples, so that theory and simulation share them."""
+        return np.round(np.linspace(0.0, self.alpha, 201) * self.d) / self.d
+
+
+def _steps(low: float, high: float, step: float) -> tuple[float, ...]:
+    return tuple(float(value) for value in np.round(np.arange(low, high + step / 2, step), 6))
+
+
+_NOISES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
+
+PROBLEMS = {
+    "phase-retrieval": Choice(
+        title="Phase retrieval",
+        words="One teacher direction, seen through its square. A random start knows nothing of it, and the square "
+        "hides its sign: SGD stays on a plateau of order log(d) before it learns.",
+        make=lambda width, noise: PhaseRetrieval(width=width, noise=noise),
+        call="dimfree.PhaseRetrieval(width={width}, noise={noise})",
+        rates=_steps(0.02, 0.4, 0.01),
+        noises=_NOISES,
+        alphas=_steps(10.0, 100.0, 5.0),
+        default=Settings(),
+    ),
+    "two-quadratic-teachers": Choice(
+        title="Two quadratic teachers",
+        words="Two directions, each seen through its square. One student can learn one of them at most; two or more "
+        "share them.",
+        make=lambda width, noise: TwoLayer(width, 2, "square", noise=noise),
+        call='dimfree.TwoLayer(width={width}, teacher_width=2, activation="square", noise={noise})',
+        rates=_steps(0.02, 0.4, 0.01),
+        noises=_NOISES,
+        alphas=_steps(10.0, 150.0, 5.0),
+        default=Settings(problem="two-quadratic-teachers", sphere=False, alpha=80.0, d=300),
+    ),
+    "committee": Choice(
+        title="Committee with erf",
+        words="Two teacher neurons with the error function. All students first learn what the teachers have in common; "
+        "then they wait, alike, until they specialise.",
+        make=lambda width, noise: TwoLayer(width, 2, "erf", noise=noise),
+        call='dimfree.TwoLayer(width={width}, teacher_width=2, activation="erf", noise={noise})',
+        rates=_steps(0.5, 10.0, 0.25),
+        noises=(0.0, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
+        alphas=_steps(10.0, 300.0, 10.0),
+        default=Settings(problem="committee", learning_rate=4.0, sphere=False, alpha=150.0, d=200, log=True),
+        log=True,
+    ),
+    "one-direction": Choice(
+        title="One direction, erf",
+        words="One teacher direction, seen through the error function, which has a linear part: there is no plateau, "
+        "and SGD learns at once.",
+        make=lambda width, noise: TwoLayer(width, 1, "erf", noise=noise),
+        call='dimfree.TwoLayer(width={width}, teacher_width=1, activation="erf", noise={noise})',
+        rates=_steps(0.25, 10.0, 0.25),
+        noises=(0.0, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
+        alphas=_steps(5.0, 100.0, 5.0),
+        default=Settings(
+            problem="one-direction", width=1, learning_rate=1.0, sphere=False, alpha=40.0, d=500, noise=0.01, log=True
+        ),
+        log=True,
+    ),
+}
