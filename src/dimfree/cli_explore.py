@@ -3,8 +3,9 @@
 Nothing heavy is imported before it is needed, as in the rest of the command line.
 """
 
+import signal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,8 +37,14 @@ def explore(
             return
         from .explorer import explore as serve
 
+        # Told to end, it ends its server too, as after Ctrl-C.
+        signal.signal(signal.SIGTERM, _interrupt)
         code = serve(host=host, port=port, open_browser=browser, problem=problem, store=store, say=typer.echo)
     except InvalidInput as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
     raise typer.Exit(code)
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt

@@ -45,7 +45,7 @@ def _(mo, view, views):
 @app.cell
 def _(mo, view, views):
     extra = views.extra_controls(mo, view.value)
-    extra  # noqa: B018 # pyright: ignore[reportUnusedExpression]
+    views.laid_out(mo, extra)
     return (extra,)
 
 

@@ -17,11 +17,19 @@ if TYPE_CHECKING:
     import xarray
 
 _MARK = "#444444"
+_EXIT_NAMES = {
+    "formula, quenched": "formula, without SGD's noise",
+    "formula, dressed": "formula",
+    "ODE": "ODE, without SGD's noise",
+    "ODE, dressed starts": "ODE with SGD's noise",
+    "simulated": "simulated SGD",
+}
 
 
 def draw_curves(result: Curves) -> Any:
     """Risk and overlaps, theory as lines and simulations as dots; dashed, when each leaves the plateau."""
-    left, right = plot.panels(2, size=(12.4, 4.7))
+    margins = {"left": 0.055, "right": 0.995, "bottom": 0.12, "top": 0.93, "wspace": 0.14}
+    left, right = plot.panels(2, size=(12.4, 4.7), margins=margins)
     runs = (result.theory, result.simulated)
     plot.compare(*runs, axes=left, log=result.settings.log)
     plot.compare(*runs, axes=right, quantity="M")
@@ -45,8 +53,8 @@ def draw_flow(result: Portrait, curves: Curves) -> Any:
     """The plane of overlaps, with the solution and the runs of the curves."""
     plane = len(result.plane) > 1
     (axes,) = plot.panels(size=(7.6, 6.0))
-    shown = (curves.simulated, curves.theory) if plane else ()
-    labels = (f"SGD, {curves.simulated.runs} runs", "ODE") if plane else ()
+    shown = (curves.theory, curves.simulated) if plane else ()
+    labels = ("ODE", f"SGD, {curves.simulated.runs} runs") if plane else ()
     return plot.flow(result, trajectories=shown, labels=labels, axes=axes).figure
 
 
@@ -185,12 +193,12 @@ def exit_rows(result: ExitTime) -> list[dict[str, str]]:
     """The table of exit times."""
     rows = []
     for row in result.rows():
-        if row["description"] in ("formula, annealed", "formula, from zero"):
+        if row["description"] not in _EXIT_NAMES:
             continue  # for those who ask dimfree.exit_time itself
         low, high = row.get("quantile_10"), row.get("quantile_90")
         rows.append(
             {
-                "description": row["description"],
+                "description": _EXIT_NAMES[row["description"]],
                 "mean exit, α": with_error(row["mean"], row["error"]),
                 "10% – 90%": "" if low is None else f"{number(low)} – {number(high)}",
                 "samples": number(row["mean"] * result.d),

@@ -73,7 +73,7 @@ dimfree.plot.exit_times(times).figure.savefig("exit_times.png")
 def flow_script(settings: Settings) -> str:
     """The plane of overlaps."""
     line = settings.sphere and settings.width == settings.network.teacher_width == 1
-    extra = "" if line else ', trajectories=[runs, theory], labels=["SGD", "ODE"]'
+    extra = "" if line else ', trajectories=[theory, runs], labels=["ODE", "SGD"]'
     return (
         _head(f"{settings.choice.title}: the plane of overlaps.", "import numpy as np")
         + _statement(settings)

@@ -124,7 +124,7 @@ PROBLEMS = {
         rates=_steps(0.5, 10.0, 0.25),
         noises=(0.0, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
         alphas=_steps(10.0, 300.0, 10.0),
-        default=Settings(problem="committee", learning_rate=4.0, sphere=False, alpha=150.0, d=200, log=True),
+        default=Settings(problem="committee", learning_rate=5.0, sphere=False, alpha=100.0, d=200, log=True),
         log=True,
     ),
     "one-direction": Choice(

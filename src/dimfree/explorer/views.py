@@ -22,16 +22,19 @@ CURVES, EXITS, FLOW, REGIMES, STUDY = (
 VIEWS = (CURVES, EXITS, FLOW, REGIMES, STUDY)
 
 _WORDS = {
-    CURVES: "**Lines** are the ODE, the limit of SGD as the dimension grows; **dots** are the mean of 16 runs of SGD itself "
-    "in dimension d, exact in law, with a band from the 10% to the 90% quantile. All start from the same random "
-    "students. In the left picture the dashed line is when the ODE has left the plateau, the dotted one the median run.",
-    EXITS: "How long SGD stays on the plateau, over **random starts**. Where there is a formula, the ODE is shown with SGD's "
-    "noise too: what it collects on the plateau is as large as a random start, whatever d is, and helps it to leave.",
-    FLOW: "Solutions of the ODE from a grid of starts, projected on a plane of two overlaps (for one overlap: the drift "
-    "over it). Full dots are points at rest where nothing grows; open ones are left again.",
-    REGIMES: "Which description to use for each width and learning rate at this dimension: the cheapest one whose error "
-    "is about the smallest. The dot is where the sliders are.",
-    STUDY: "The phase diagram of a study, from its store (`dimfree study run`), complete or under way.",
+    CURVES: "**Lines** are the ODE, the limit of SGD as the dimension grows; **dots** are the mean of 16 runs of SGD "
+    "itself in dimension d, exact in law, with a band from the 10% to the 90% quantile. All start from the same random "
+    "students. In the left picture the dashed line is when the ODE has left the plateau, the dotted one the median "
+    "run.",
+    EXITS: "How long SGD stays on the plateau, over **random starts**. Where there is a formula, the ODE is also shown "
+    "with SGD's noise: what it collects on the plateau is as large as a random start, whatever d is, and helps it to "
+    "leave. The first time for a width, this compiles for up to a minute.",
+    FLOW: "Solutions of the ODE from a grid of starts, projected on a plane of two overlaps (for one overlap: the "
+    "drift over it). Full dots are points at rest where nothing grows; open ones are left again.",
+    REGIMES: "Which description to use for each width and learning rate at this dimension: the cheapest one whose "
+    "error is about the smallest. The dot is where the sliders are.",
+    STUDY: "The phase diagram of a study, from its store (`dimfree study run`), complete or under way. Left empty, the "
+    "quantity is the first of the study, and no line is drawn.",
 }
 
 HEADER = """
@@ -89,7 +92,7 @@ def controls(mo: Any, problem: str) -> Any:
             "alpha": slider(choice.alphas, start.alpha, "Samples per dimension, α"),
             "sphere": mo.ui.switch(start.sphere, label="Students on the sphere"),
             "log": mo.ui.switch(start.log, label="Logarithmic risk"),
-            "seed": mo.ui.number(0, 10_000, 1, value=0, label="Random start no."),
+            "seed": mo.ui.number(0, 10_000, 1, value=0, label="Random start"),
         }
     )
 
@@ -120,11 +123,18 @@ def extra_controls(mo: Any, view: str) -> Any:
         return mo.ui.dictionary(
             {
                 "store": mo.ui.text(os.environ.get(STORE_VARIABLE, ""), label="Store", full_width=True),
-                "quantity": mo.ui.text("", label="Quantity (the first if empty)"),
-                "level": mo.ui.text("", label="Line at the level (none if empty)"),
+                "quantity": mo.ui.text("", label="Quantity"),
+                "level": mo.ui.text("", label="Line at"),
             }
-        ).hstack(justify="start", widths=[3, 1.3, 1.3], align="end")
+        )
     return None
+
+
+def laid_out(mo: Any, extra: Any) -> Any:
+    """What a view asks, as it stands above the picture."""
+    if isinstance(extra, mo.ui.dictionary):
+        return mo.hstack(list(extra.elements.values()), widths=[3, 1.3, 1.3], align="end")
+    return extra
 
 
 # The views.

@@ -15,8 +15,8 @@ from ..state import State
 from ..trajectory import Trajectory
 from .look import in_style
 
-_LINE, _STABLE, _UNSTABLE = "#9DB8CC", "#009E73", "#D55E00"
-_TRAJECTORIES = ("#222222", "#CC79A7", "#E69F00", "#56B4E9")
+_LINE, _HEAD, _REST = "#A9BCC9", "#7F9BAE", "#222222"
+_TRAJECTORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 
 
 def flow(
@@ -60,28 +60,23 @@ def flow(
             _draw_line(axes, seen)
         else:
             _draw_plane(axes, seen, trajectories)
-        axes.set_xlabel(f"${_tex(seen.plane[0])}$")
+        axes.set_xlabel(seen.plane[0])
         handles = [
             Line2D([], [], color=colour, linewidth=1.9, label=name)
             for name, colour in zip(names, _TRAJECTORIES, strict=False)
             if len(seen.plane) > 1
         ]
-        for stable, colour, words in ((True, _STABLE, "stable"), (False, _UNSTABLE, "unstable")):
+        for stable, words in ((True, "at rest, stable"), (False, "at rest, unstable")):
             if (seen.stable == stable).any():
-                handles.append(Line2D([], [], linestyle="none", label=words, **_marker(colour, stable)))
+                handles.append(Line2D([], [], linestyle="none", label=words, **_marker(stable)))
         if handles:
             axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, borderaxespad=0.2)
     return axes
 
 
-def _tex(name: str) -> str:
-    symbol, indices = name[0], name[2:-1]
-    return f"{symbol}_{{{','.join(str(int(index) + 1) for index in indices.split(','))}}}"
-
-
-def _marker(colour: str, stable: bool) -> dict:
-    face = colour if stable else "white"
-    return {"marker": "o", "markersize": 7.5, "color": face, "markeredgecolor": colour, "markeredgewidth": 2.0}
+def _marker(stable: bool) -> dict:
+    face = _REST if stable else "white"
+    return {"marker": "o", "markersize": 7.5, "color": face, "markeredgecolor": _REST, "markeredgewidth": 2.0}
 
 
 def _draw_line(axes: Axes, seen: Portrait) -> None:
@@ -96,8 +91,8 @@ def _draw_line(axes: Axes, seen: Portrait) -> None:
         x[at], 0 * x[at], np.sign(drift[at]), 0 * x[at], color=_LINE, pivot="mid", scale=32, width=0.006, zorder=2
     )
     for point, stable in zip(seen.rest[:, 0], seen.stable, strict=True):
-        axes.plot(point, 0.0, zorder=5, linestyle="none", **_marker(_STABLE if stable else _UNSTABLE, bool(stable)))
-    axes.set_ylabel(rf"drift $d{_tex(seen.plane[0])} / d\alpha$")
+        axes.plot(point, 0.0, zorder=5, linestyle="none", **_marker(bool(stable)))
+    axes.set_ylabel(f"drift of {seen.plane[0]}, per unit of alpha")
 
 
 def _draw_plane(axes: Axes, seen: Portrait, trajectories: Sequence[Trajectory]) -> None:
@@ -119,12 +114,12 @@ def _draw_plane(axes: Axes, seen: Portrait, trajectories: Sequence[Trajectory]) 
             zorder=2 if many else 3,
         )
         axes.plot(np.atleast_2d(x)[0, 0], np.atleast_2d(y)[0, 0], marker="s", markersize=5, color=colour, zorder=4)
-    for stable, colour in ((False, _UNSTABLE), (True, _STABLE)):
+    for stable in (False, True):
         there = seen.rest[seen.stable == stable]
-        axes.plot(there[:, 0], there[:, 1], zorder=5, linestyle="none", **_marker(colour, stable))
+        axes.plot(there[:, 0], there[:, 1], zorder=5, linestyle="none", **_marker(stable))
     axes.set_xlim(edge[0][0] - room[0], edge[0][1] + room[0])
     axes.set_ylim(edge[1][0] - room[1], edge[1][1] + room[1])
-    axes.set_ylabel(f"${_tex(seen.plane[1])}$")
+    axes.set_ylabel(seen.plane[1])
 
 
 def _arrows(axes: Axes, paths: np.ndarray) -> None:
@@ -141,7 +136,7 @@ def _arrows(axes: Axes, paths: np.ndarray) -> None:
     moving = size[:, 0] > 0
     way, tip = (way / np.where(size > 0, size, 1.0))[moving], tip[moving]
     axes.quiver(
-        tip[:, 0], tip[:, 1], way[:, 0], way[:, 1], angles="xy", color="#6F93AD", pivot="tip", scale=60, width=0.0035,
+        tip[:, 0], tip[:, 1], way[:, 0], way[:, 1], angles="xy", color=_HEAD, pivot="tip", scale=60, width=0.0035,
         headwidth=5, zorder=1.5,
     )  # fmt: skip
 

@@ -1,0 +1,190 @@
+"""What the explorer computes, against formulas that it does not use."""
+
+import ast
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import dimfree
+from dimfree.explorer import computations, page, pictures, scripts
+from dimfree.explorer.settings import PROBLEMS, THRESHOLD, Settings
+
+ONE = Settings(width=1, noise=0.2, learning_rate=0.1, d=200, alpha=30.0)
+
+
+@pytest.fixture(scope="module")
+def one() -> computations.Curves:
+    return computations.curves(ONE)
+
+
+def test_the_exit_of_one_student_is_that_of_its_scalar_ode(one):
+    # On the sphere the risk is 2 (1 - m^2) + noise / 2, and with t = rate alpha
+    # dm/dt = m (4 (1 - 6 rate) (1 - m^2) - 2 rate noise).
+    rate, noise = ONE.learning_rate, ONE.noise
+    m0 = float(one.theory.state.M[0, 0, 0])
+    solution = solve_ivp(
+        lambda alpha, m: rate * m * (4 * (1 - 6 * rate) * (1 - m**2) - 2 * rate * noise),
+        (0, ONE.alpha),
+        [m0],
+        t_eval=np.asarray(one.theory.alpha),
+        rtol=1e-10,
+        atol=1e-12,
+        events=lambda alpha, m: m[0] ** 2 - THRESHOLD,
+    )
+    np.testing.assert_allclose(one.theory.state.M[:, 0, 0], solution.y[0], rtol=1e-6)
+    np.testing.assert_allclose(one.theory.risk, 2 * (1 - solution.y[0] ** 2) + noise / 2, rtol=1e-6)
+    assert one.plateau_risk == pytest.approx(2 + noise / 2)
+    assert one.level == pytest.approx(2 * (1 - THRESHOLD) + noise / 2)
+    # Between saved times, 0.15 apart, the curve is taken for straight.
+    assert one.predicted == pytest.approx(solution.t_events[0][0], abs=0.01)
+
+
+def test_the_runs_share_the_start_and_their_exits_are_their_own(one):
+    assert one.simulated.runs == len(one.measured) == 16
+    np.testing.assert_allclose(one.simulated.state.M[:, 0], np.broadcast_to(one.theory.state.M[0], (16, 1, 1)))
+    np.testing.assert_array_equal(one.simulated.alpha, one.theory.alpha)
+    risk = np.asarray(one.simulated.risk)
+    alphas = np.asarray(one.simulated.alpha)
+    for path, time in zip(risk, one.measured, strict=True):
+        assert (path[alphas < time] > one.level).all()
+        if np.isfinite(time):
+            assert path[np.searchsorted(alphas, time)] <= one.level
+
+
+def test_a_slider_of_a_number_compiles_nothing(one):
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda name, seconds, **_: compiled.append(name) if "backend_compile" in name else None
+    )
+    for change in ({"noise": 0.5}, {"learning_rate": 0.07}, {"d": 300}, {"alpha": 20.0}, {"seed": 4}):
+        computations.curves(dataclasses.replace(ONE, **change))
+    assert compiled == []
+    jax.jit(lambda x: x + 3.21)(1.0)  # what is counted would have been seen
+    assert compiled != []
+
+
+@pytest.mark.parametrize(
+    ("risk", "time"),
+    [([4.0, 3.0, 1.0, 0.5], 1.5), ([4.0, 3.0, 2.5], np.inf), ([1.0, 4.0], 0.0), ([4.0, 2.0, 3.0, 1.0], 1.0)],
+)
+def test_a_curve_crosses_a_level_when_it_first_does(risk, time):
+    assert computations.crossing(np.arange(len(risk)), risk, 2.0) == time
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"problem": "phase"}, "'phase'"),
+        ({"width": 0}, "width = 0"),
+        ({"noise": -0.1}, "noise = -0.1"),
+        ({"learning_rate": 0.0}, "learning_rate = 0.0"),
+        ({"alpha": float("inf")}, "alpha = inf"),
+        ({"d": 1}, "d = 1"),
+        ({"d": 10, "alpha": 5.0}, "50 samples"),
+        ({"seed": -1}, "seed = -1"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_in_words(change, words):
+    with pytest.raises(dimfree.InvalidInput) as refusal:
+        computations.curves(dataclasses.replace(ONE, **change))
+    assert words in str(refusal.value)
+
+
+def test_what_diverges_is_said(one):
+    diverged = dataclasses.replace(
+        one.simulated, outcome=one.simulated.outcome.at[:3].set(int(dimfree.Outcome.DIVERGED))
+    )
+    assert computations._divergence(one.theory, one.simulated) == ""
+    assert "3 of 16 runs diverge. Take a smaller" in computations._divergence(one.theory, diverged)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "words"),
+    [
+        (10.83, 0.463, "10.8 ± 0.5"),
+        (10.83, 0.146, "10.83 ± 0.15"),
+        (1234.5, 23.4, "1,234 ± 23"),
+        (0.012345, 0.0004, "0.0123 ± 0.0004"),
+        (12.345, None, "12.3"),
+        (np.inf, np.nan, "–"),
+    ],
+)
+def test_numbers_have_the_digits_that_mean_something(value, error, words):
+    assert pictures.with_error(value, error) == words
+
+
+def test_the_cards_say_what_was_computed(one):
+    cards = {key: value for key, _, value, _ in pictures.cards_of(one)}
+    assert cards["predicted"] == f"α = {one.predicted:.3g}"
+    assert cards["measured"].startswith("α = ")
+    never = dataclasses.replace(one, predicted=np.inf, measured=np.full(16, np.inf))
+    assert {card[2] for card in pictures.cards_of(never)} >= {"not by α = 30"}
+    no_plateau = dataclasses.replace(one, level=None, plateau_risk=None)
+    assert [card[3] for card in pictures.cards_of(no_plateau)][:2] == ["no plateau"] * 2
+
+
+def test_picture_and_data_can_be_taken_away(one, tmp_path):
+    import xarray
+
+    figure = pictures.draw_curves(one)
+    assert pictures.as_bytes(figure, "png").startswith(b"\x89PNG")
+    assert pictures.as_bytes(figure, "pdf").startswith(b"%PDF")
+    (tmp_path / "curves.nc").write_bytes(pictures.as_netcdf(pictures.data_of(one)))
+    with xarray.open_dataset(tmp_path / "curves.nc", engine="scipy") as data:
+        np.testing.assert_array_equal(data.risk, one.theory.risk)
+        np.testing.assert_array_equal(data.simulated_M, one.simulated.state.M)
+        assert "limit" in data.attrs
+
+
+def test_pyplot_keeps_no_figure(one):
+    from matplotlib import pyplot
+
+    before = pyplot.get_fignums()
+    pictures.draw_curves(one)
+    assert pyplot.get_fignums() == before
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_every_script_is_python_that_states_the_settings(name):
+    settings = dataclasses.replace(PROBLEMS[name].default, noise=0.3, d=700)
+    for make in (scripts.curves_script, scripts.exits_script, scripts.flow_script, scripts.regimes_script):
+        text = make(settings)
+        ast.parse(text)
+        assert "noise=0.3" in text
+        assert "d, alpha = 700," in text
+        assert f"learning_rate={settings.learning_rate}" in text
+        assert all(len(line) <= 120 for line in text.splitlines())
+    # What a script states is what the explorer computes with.
+    stated = eval(settings.choice.call.format(width=settings.width, noise=settings.noise), {"dimfree": dimfree})
+    assert repr(stated) == repr(settings.network)
+
+
+def test_sliders_have_their_default_among_their_steps():
+    for choice in PROBLEMS.values():
+        default = choice.default.checked()
+        assert default.learning_rate in choice.rates
+        assert default.noise in choice.noises
+        assert default.alpha in choice.alphas
+        axes = page.axes_of(choice)
+        assert default.learning_rate in axes["learning_rate"]
+        assert default.noise in axes["noise"]
+
+
+def test_the_page_holds_what_was_computed(one):
+    said = []
+    axes = {"width": [1], "learning_rate": [0.07, 0.1], "noise": [0.0, 0.2], "d": [200]}
+    text = page.page("phase-retrieval", axes, say=said.append)
+    assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")  # nothing is fetched
+    assert "https://" not in text
+    content = json.loads(text.split("const DATA = ")[1].split(";\n")[0])
+    assert len(content["cells"]) == 4
+    same = computations.curves(Settings(width=1, noise=0.2, learning_rate=0.1, d=200))
+    cell = content["cells"][3]
+    np.testing.assert_allclose(cell["theory"], same.theory.risk[::2], rtol=1e-3)
+    np.testing.assert_allclose(cell["mean"], same.simulated.risk.mean(axis=0)[::2], rtol=1e-3)
+    np.testing.assert_allclose(cell["predicted"], same.predicted, rtol=1e-3)
+    assert said == ["0 of 4 settings computed"]
