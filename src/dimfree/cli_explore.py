@@ -26,8 +26,6 @@ def explore(
     ] = None,
 ) -> None:
     """See theory and simulation in the browser, and move them with sliders."""
-    from .errors import InvalidInput
-
     try:
         if export is not None:
             from .explorer.page import export_page
@@ -40,7 +38,11 @@ def explore(
         # Told to end, it ends its server too, as after Ctrl-C.
         signal.signal(signal.SIGTERM, _interrupt)
         code = serve(host=host, port=port, open_browser=browser, problem=problem, store=store, say=typer.echo)
-    except InvalidInput as error:
+    except ValueError as error:
+        from .errors import InvalidInput  # which imports JAX
+
+        if not isinstance(error, InvalidInput):
+            raise
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
     raise typer.Exit(code)

@@ -1,14 +1,14 @@
 """The explorer in a real browser: it loads, moves, says what is wrong, and gives away what it shows."""
 
-import os
 import re
-import subprocess
-import sys
 
 import numpy as np
+import psutil
 import pytest
 import xarray
 from browser import PICTURE, card, download, move, server, visitor
+
+from dimfree.explorer.page import page as page_text
 
 LEARNING_RATE, NOISE = 1, 2  # the sliders, from above
 
@@ -33,7 +33,8 @@ def test_a_lecturer_moves_a_slider_and_takes_the_picture_home(tmp_path):
         assert abs(exit_of(card(page, "measured")) / exit_of(card(page, "predicted")) - 1) < 0.3
 
         data = xarray.load_dataset(download(page, "Data (NetCDF)", tmp_path), engine="scipy")
-        script = download(page, "Code that makes it (Python)", tmp_path)
+        script = download(page, "Code that makes it (Python)", tmp_path).read_text()
+        assert "sgd = dimfree.OnlineSGD(learning_rate=0.11, sphere=True)" in script
         assert download(page, "Picture (PNG)", tmp_path).read_bytes().startswith(b"\x89PNG")
         assert f"{float(data.risk[-1]):.3g}" == card(page, "final")
 
@@ -45,11 +46,42 @@ def test_a_lecturer_moves_a_slider_and_takes_the_picture_home(tmp_path):
         assert "Traceback" not in page.content()
         assert wrong == []
 
-    done = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=os.environ
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "curves.png").stat().st_size > 20_000
-    again = xarray.load_dataset(tmp_path / "curves.nc", engine="scipy")
-    np.testing.assert_array_equal(again.risk, data.risk)
-    np.testing.assert_array_equal(again.simulated_risk, data.simulated_risk)
+
+@pytest.mark.slow
+def test_the_page_without_python_moves(tmp_path):
+    axes = {"width": [1], "learning_rate": [0.05, 0.1], "noise": [0.0, 1.0], "d": [100]}
+    path = tmp_path / "page.html"
+    path.write_text(page_text("phase-retrieval", axes, say=lambda words: None))
+    with visitor() as (page, wrong):
+        page.goto(path.as_uri())
+        line = "#charts svg:first-child path.theory"
+        before, curve = exit_of(page.inner_text("[data-card=predicted] b")), page.get_attribute(line, "d")
+        page.locator("#learning_rate").focus()
+        page.keyboard.press("ArrowLeft")
+        # One student: overlaps grow at the rate 4 rate (1 - 6 rate).
+        expected = before * (0.1 * 0.4) / (0.05 * 0.7)
+        assert exit_of(page.inner_text("[data-card=predicted] b")) == pytest.approx(expected, rel=0.02)
+        assert page.get_attribute(line, "d") != curve
+        page.get_by_label("Logarithmic risk").check()
+        assert page.locator("#charts svg").count() == 2
+        assert wrong == []
+
+
+@pytest.mark.slow
+def test_a_day_of_sliders_takes_no_more_memory():
+    """100 moves after the first 20: what stays must be less than a picture's worth each."""
+    with server() as (address, process), visitor() as (page, wrong):
+        page.goto(address)
+        page.wait_for_selector(PICTURE)
+        (worker,) = psutil.Process(process.pid).children()
+        sizes, seconds = [], []
+        for number in range(120):
+            key = "ArrowRight" if number // 10 % 2 == 0 else "ArrowLeft"
+            seconds.append(move(page, LEARNING_RATE if number % 2 else NOISE, key))
+            sizes.append(worker.memory_info().rss / 2**20)
+        growth = np.polyfit(np.arange(100), sizes[20:], 1)[0]
+        print(
+            f"memory {sizes[20]:.0f} -> {sizes[-1]:.0f} MiB, {growth:.3f} MiB a move; {np.median(seconds):.2f} s a move"
+        )
+        assert growth < 0.2
+        assert wrong == []

@@ -3,6 +3,9 @@
 import ast
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -10,7 +13,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dimfree
-from dimfree.explorer import computations, page, pictures, scripts
+from dimfree.explorer import computations, page, pictures, scripts, serve
 from dimfree.explorer.settings import PROBLEMS, THRESHOLD, Settings
 
 ONE = Settings(width=1, noise=0.2, learning_rate=0.1, d=200, alpha=30.0)
@@ -163,7 +166,35 @@ def test_every_script_is_python_that_states_the_settings(name):
     assert repr(stated) == repr(settings.network)
 
 
+def test_a_script_runs_by_itself_and_gives_the_same_numbers(one, tmp_path):
+    import xarray
+
+    (tmp_path / "curves.py").write_text(scripts.curves_script(ONE))
+    done = subprocess.run(
+        [sys.executable, "curves.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=os.environ
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"theory {float(one.theory.risk[-1]):.6g}" in done.stdout
+    assert (tmp_path / "curves.png").stat().st_size > 20_000
+    data = xarray.load_dataset(tmp_path / "curves.nc", engine="scipy")
+    np.testing.assert_array_equal(data.risk, one.theory.risk)
+    np.testing.assert_array_equal(data.simulated_risk, one.simulated.risk)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [scripts.exits_script, scripts.flow_script, scripts.regimes_script])
+def test_the_other_scripts_run_by_themselves(make, tmp_path):
+    (tmp_path / "script.py").write_text(make(dataclasses.replace(ONE, alpha=10.0)))
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=500, env=os.environ
+    )
+    assert done.returncode == 0, done.stderr
+    (picture,) = tmp_path.glob("*.png")
+    assert picture.stat().st_size > 10_000
+
+
 def test_sliders_have_their_default_among_their_steps():
+    assert tuple(PROBLEMS) == serve.PROBLEMS
     for choice in PROBLEMS.values():
         default = choice.default.checked()
         assert default.learning_rate in choice.rates

@@ -9,6 +9,5 @@
 """
 
 from .serve import explore
-from .settings import PROBLEMS, Settings
 
-__all__ = ["PROBLEMS", "Settings", "explore"]
+__all__ = ["explore"]

@@ -1,4 +1,7 @@
-"""What starts the explorer: marimo's own server, in a process of its own, on an address that we choose."""
+"""What starts the explorer: marimo's own server, in a process of its own, on an address that we choose.
+
+JAX is that process's business: nothing here imports it, so that the address is there soon.
+"""
 
 import contextlib
 import importlib.util
@@ -15,9 +18,7 @@ import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 
-from ..errors import InvalidInput
-from .settings import PROBLEMS
-
+PROBLEMS = ("phase-retrieval", "two-quadratic-teachers", "committee", "one-direction")
 PROBLEM_VARIABLE = "DIMFREE_EXPLORER_PROBLEM"
 STORE_VARIABLE = "DIMFREE_EXPLORER_STORE"
 _PATIENCE = 60.0  # seconds for the server to answer
@@ -46,9 +47,9 @@ def explore(
     - `say`: what prints the address.
     """
     if problem not in PROBLEMS:
-        raise InvalidInput(f"problem = {problem!r} was given; choose one of {', '.join(PROBLEMS)}.")
+        raise _invalid(f"problem = {problem!r} was given; choose one of {', '.join(PROBLEMS)}.")
     if importlib.util.find_spec("marimo") is None:
-        raise InvalidInput("The explorer needs marimo: pip install 'dimfree[app]'")
+        raise _invalid("The explorer needs marimo: pip install 'dimfree[app]'")
     port = free_port(host, port)
     token = None if is_loopback(host) else secrets.token_urlsafe(24)
     server = start(host, port, token, {PROBLEM_VARIABLE: problem, STORE_VARIABLE: store or ""})
@@ -110,12 +111,14 @@ def is_loopback(host: str) -> bool:
 
 def free_port(host: str, port: int | None) -> int:
     """The port if it is free, or any that is; an error says when it cannot be had."""
+    if port is not None and not 1 <= port <= 65_535:
+        raise _invalid(f"port {port} was given; ports are from 1 to 65535.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.create_server((host, port or 0), family=family) as made:
             return made.getsockname()[1]
-    except (OSError, OverflowError) as error:
-        raise InvalidInput(
+    except OSError as error:
+        raise _invalid(
             f"The explorer cannot listen at {host}, port {port or 'any'}: {error}. Give another --host or --port."
         ) from None
 
@@ -134,11 +137,17 @@ def _wait_until_it_answers(server: subprocess.Popen, address: str) -> None:
     began = time.monotonic()
     while time.monotonic() - began < _PATIENCE:
         if server.poll() is not None:
-            raise InvalidInput(f"The explorer's server ended at once, with exit code {server.returncode}; see above.")
+            raise _invalid(f"The explorer's server ended at once, with exit code {server.returncode}; see above.")
         with contextlib.suppress(OSError):
             # Past any proxy that the environment names: this is about this machine.
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
             with opener.open(address, timeout=2):
                 return
         time.sleep(0.1)
-    raise InvalidInput(f"The explorer's server does not answer at {address} after {_PATIENCE:.0f} s.")
+    raise _invalid(f"The explorer's server does not answer at {address} after {_PATIENCE:.0f} s.")
+
+
+def _invalid(message: str) -> Exception:
+    from ..errors import InvalidInput  # which imports JAX
+
+    return InvalidInput(message)

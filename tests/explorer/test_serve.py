@@ -1,0 +1,91 @@
+"""Who can reach the explorer, and what is said when it cannot start."""
+
+import socket
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+from browser import server
+from typer.testing import CliRunner
+
+from dimfree.cli import app
+from dimfree.explorer import serve
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("192.168.1.2", False),
+        ("lecture.example.org", False),
+    ],
+)
+def test_only_loopback_goes_without_a_token(host, own):
+    assert serve.is_loopback(host) is own
+
+
+def test_a_port_in_use_is_said_in_words():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = CliRunner().invoke(app, ["explore", "--no-browser", "--port", str(port)])
+    assert result.exit_code == 2
+    assert f"port {port}" in result.stderr
+    assert "--port" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--problem", "phase"], "problem = 'phase'"),
+        (["--port", "70000"], "port 70000"),
+        (["--host", "203.0.113.7"], "203.0.113.7"),
+        (["--export", "no_such_directory/page.html"], "no_such_directory"),
+        (["--export", "page.html", "--problem", "phase"], "problem = 'phase'"),
+    ],
+)
+def test_what_cannot_be_is_one_message_with_exit_code_2(options, words):
+    result = CliRunner().invoke(app, ["explore", "--no-browser", *options])
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_without_marimo_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(serve.importlib.util, "find_spec", lambda name: None)
+    result = CliRunner().invoke(app, ["explore", "--no-browser"])
+    assert result.exit_code == 2
+    assert "pip install 'dimfree[app]'" in result.stderr
+
+
+def test_starting_it_imports_no_jax():
+    code = "import sys, dimfree.explorer, dimfree.cli_explore; print('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+
+
+def test_compiled_programs_are_kept_where_the_user_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    assert serve.compiled_programs()["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path / "dimfree" / "compiled")
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
+    assert serve.compiled_programs()["JAX_COMPILATION_CACHE_DIR"] == "elsewhere"
+
+
+@pytest.mark.slow
+def test_beyond_this_machine_nobody_gets_in_without_the_token():
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with server("--host", "0.0.0.0") as (address, process):
+        assert "?access_token=" in address
+        assert "others in the network" in process.stdout.readline()
+        with opener.open(address, timeout=30) as answer:
+            assert "dimfree explorer" in answer.read().decode()
+        bare, token = address.split("?access_token=")
+        assert len(token) >= 32
+        with opener.open(bare, timeout=30) as answer:  # asked for the token
+            assert "dimfree explorer" not in answer.read().decode()
+        with opener.open(f"{bare}?access_token=guess", timeout=30) as answer:
+            assert "dimfree explorer" not in answer.read().decode()
