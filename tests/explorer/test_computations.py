@@ -203,6 +203,7 @@ def test_sliders_have_their_default_among_their_steps():
         axes = page.axes_of(choice)
         assert default.learning_rate in axes["learning_rate"]
         assert default.noise in axes["noise"]
+    assert np.prod([len(steps) for steps in page.axes_of(PROBLEMS["phase-retrieval"]).values()]) == 192  # as documented
 
 
 def test_the_page_holds_what_was_computed(one):

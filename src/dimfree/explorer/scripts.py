@@ -48,7 +48,8 @@ figure.savefig("curves.png")
 
 names = ["risk", "Q", "M"]
 simulated = runs.to_xarray()[names].rename({{name: f"simulated_{{name}}" for name in names}})
-theory.to_xarray()[names].merge(simulated, combine_attrs="override").to_netcdf("curves.nc", engine="scipy")
+data = theory.to_xarray()[names].merge(simulated, combine_attrs="override")
+data.to_netcdf("curves.nc", engine="scipy")
 print(f"risk at the end: theory {{float(theory.risk[-1]):.6g}}, simulated {{float(runs.risk[:, -1].mean()):.6g}}")
 """
     )
@@ -62,8 +63,10 @@ def exits_script(settings: Settings) -> str:
         _head(f"{settings.choice.title}: how long SGD stays on the plateau.")
         + _statement(settings)
         + f"""
-key = jax.random.key({settings.seed})
-times = dimfree.exit_time(problem, sgd, d, {THRESHOLD}, runs={EXIT_RUNS}, key=key, methods={methods})
+methods = {methods}
+times = dimfree.exit_time(
+    problem, sgd, d, {THRESHOLD}, runs={EXIT_RUNS}, key=jax.random.key({settings.seed}), methods=methods
+)
 print(times)
 dimfree.plot.exit_times(times).figure.savefig("exit_times.png")
 """
@@ -74,12 +77,14 @@ def flow_script(settings: Settings) -> str:
     """The plane of overlaps."""
     line = settings.sphere and settings.width == settings.network.teacher_width == 1
     extra = "" if line else ', trajectories=[theory, runs], labels=["ODE", "SGD"]'
+    extra = f"alpha=alpha, at=start{extra}"
     return (
         _head(f"{settings.choice.title}: the plane of overlaps.", "import numpy as np")
         + _statement(settings)
         + _TRAJECTORIES.format(seed=settings.seed)
         + f"""
-axes = dimfree.plot.flow(dimfree.ode(problem, sgd), alpha=alpha, at=start{extra})
+limit = dimfree.ode(problem, sgd)
+axes = dimfree.plot.flow(limit, {extra})
 axes.figure.savefig("flow.png")
 """
     )

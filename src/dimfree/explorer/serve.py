@@ -128,7 +128,7 @@ def compiled_programs() -> dict[str, str]:
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     usual = {
         "JAX_COMPILATION_CACHE_DIR": str(Path(home) / "dimfree" / "compiled"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.3",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
     return {name: os.environ.get(name, value) for name, value in usual.items()}
 
