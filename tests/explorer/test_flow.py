@@ -83,5 +83,3 @@ def test_exit_times_are_drawn_as_the_fraction_that_has_left():
     curves = {line.get_label(): line.get_xydata() for line in axes.lines}
     np.testing.assert_allclose(curves["ODE, with SGD's noise"], [[0, 0], [1, 0.25], [2, 0.5], [3, 0.75], [4, 1.0]])
     np.testing.assert_allclose(curves["simulated, 4 runs"], [[0, 0], [1, 0.25], [2, 0.5]])
-    with pytest.raises(dimfree.InvalidInput, match="exit_time"):
-        dimfree.plot.exit_times(3.0)
