@@ -63,7 +63,7 @@ def test_without_marimo_it_says_what_to_install(monkeypatch):
 
 
 def test_starting_it_imports_no_jax():
-    code = "import sys, dimfree.explorer, dimfree.cli_explore; print('jax' in sys.modules)"
+    code = "import sys, dimfree.explorer, dimfree.cli.explore; print('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
 
 

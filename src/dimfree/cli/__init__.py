@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from . import analysis, dynamics, equations, machine, reproduce, study
+from . import analysis, dynamics, equations, explore, machine, reproduce, study
 from .output import INTERRUPTED
 
 __all__ = ["app", "main"]
@@ -32,6 +32,7 @@ app.command()(dynamics.check)
 app.command()(equations.equations)
 app.add_typer(study.app, name="study")
 app.command()(reproduce.reproduce)
+app.command()(explore.explore)
 app.command()(machine.doctor)
 app.command()(machine.cite)
 

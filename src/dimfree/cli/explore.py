@@ -1,18 +1,16 @@
-"""The command line of the explorer.
+"""The explorer in the browser."""
 
-Nothing heavy is imported before it is needed, as in the rest of the command line.
-"""
-
-import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+
+from .output import plainly
 
 
 def explore(
     problem: Annotated[
-        str, typer.Option(help="phase-retrieval, two-quadratic-teachers, committee or one-direction.")
+        str, typer.Option(metavar="NAME", help="phase-retrieval, two-quadratic-teachers, committee or one-direction.")
     ] = "phase-retrieval",
     store: Annotated[
         str | None, typer.Option(metavar="PATH", help="The store of a study, to see its phase diagram.")
@@ -25,28 +23,22 @@ def explore(
         typer.Option(metavar="PAGE.html", help="Write a page whose sliders move without Python, and stop."),
     ] = None,
 ) -> None:
-    """See theory and simulation in the browser, and move them with sliders."""
-    try:
+    """See theory and simulation in the browser, and move them with sliders.
+
+    It serves this machine only, until Ctrl-C.
+
+    Exit codes: 0 done, 2 bad input.
+
+    Example: dimfree explore --export lecture.html --problem committee
+    """
+    with plainly():
         if export is not None:
-            from .explorer.page import export_page
+            from ..explorer.page import export_page
 
             export_page(export, problem, say=lambda words: typer.echo(words, err=True))
             typer.echo(str(export))
             return
-        from .explorer import explore as serve
+        from ..explorer import explore as serve
 
-        # Told to end, it ends its server too, as after Ctrl-C.
-        signal.signal(signal.SIGTERM, _interrupt)
         code = serve(host=host, port=port, open_browser=browser, problem=problem, store=store, say=typer.echo)
-    except ValueError as error:
-        from .errors import InvalidInput  # which imports JAX
-
-        if not isinstance(error, InvalidInput):
-            raise
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None
     raise typer.Exit(code)
-
-
-def _interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
