@@ -23,8 +23,8 @@ def panels(
       all labels, which takes half as long as to draw.
     """
     with in_style():
-        layout = "constrained" if margins is None else "none"
-        figure = Figure(figsize=(6.4 * number, 4.4) if size is None else size, layout=layout)
+        figure = Figure(figsize=(6.4 * number, 4.4) if size is None else size)
+        figure.set_layout_engine("constrained" if margins is None else "none")
         if margins is not None:
             figure.subplots_adjust(**margins)
         return list(figure.subplots(1, number, squeeze=False)[0])
