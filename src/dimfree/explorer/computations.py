@@ -69,7 +69,8 @@ def curves(settings: Settings, runs: int = RUNS) -> Curves:
         risk = _plateau_risk(limit)
         level = float(exit_level(problem, risk, THRESHOLD))
     except InvalidInput as objection:
-        remark = remark or str(objection)
+        # The library's advice for programs is of no use here.
+        remark = remark or str(objection).split(" Use dimfree.")[0]
     predicted, measured = np.inf, np.full(runs, np.inf)
     if level is not None:
         predicted = crossing(alphas, theory.risk, level)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import xarray
 
 _MARK = "#444444"
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _EXIT_NAMES = {
     "formula, quenched": "formula, without SGD's noise",
     "formula, dressed": "formula",
@@ -80,10 +81,9 @@ def as_bytes(figure: Any, kind: str = "png") -> bytes:
 def as_html(figure: Any, description: str) -> str:
     """A figure inside the page, as wide as there is room for."""
     code = base64.b64encode(as_bytes(figure)).decode()
-    width = int(figure.get_size_inches()[0] * 110)
     return (
         f'<img class="dimfree-picture" alt="{html.escape(description)}" src="data:image/png;base64,{code}" '
-        f'style="width:100%;max-width:{width}px;height:auto;display:block;margin:0 auto"/>'
+        'style="max-width:100%;max-height:70vh;display:block;margin:0 auto"/>'
     )
 
 
@@ -143,7 +143,10 @@ def number(value: float | None) -> str:
     """A number as it is read aloud: three digits."""
     if value is None or not np.isfinite(value):
         return "–"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    digits, _, power = f"{value:.3g}".partition("e")
+    return f"{digits} · 10{str(int(power)).translate(_RAISED)}" if power else digits
 
 
 def with_error(value: float, error: float | None) -> str:
@@ -179,7 +182,12 @@ def cards_of(result: Curves) -> list[tuple[str, str, str, str]]:
     final = np.asarray(result.simulated.risk)[:, -1]
     return [
         *exits,
-        ("plateau", "Risk on the plateau", number(result.plateau_risk), f"has left below {number(result.level)}"),
+        (
+            "plateau",
+            "Risk on the plateau",
+            number(result.plateau_risk),
+            "" if result.level is None else f"has left below {number(result.level)}",
+        ),
         (
             "final",
             "Risk at the end",

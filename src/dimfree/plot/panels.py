@@ -1,6 +1,7 @@
 """Axes in a figure of their own."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,8 +24,8 @@ def panels(
       all labels, which takes half as long as to draw.
     """
     with in_style():
-        figure = Figure(figsize=(6.4 * number, 4.4) if size is None else size)
-        figure.set_layout_engine("constrained" if margins is None else "none")
+        layout: Any = "constrained" if margins is None else "none"
+        figure = Figure(figsize=(6.4 * number, 4.4) if size is None else size, layout=layout)
         if margins is not None:
             figure.subplots_adjust(**margins)
         return list(figure.subplots(1, number, squeeze=False)[0])
