@@ -17,6 +17,7 @@ import numpy as np
 import scipy.integrate
 
 import dimfree
+from dimfree.simulation.vectors import embed
 
 
 def seconds(call, repeats: int = 7) -> list[float]:
@@ -169,12 +170,10 @@ def vectors_against_scan() -> dict:
     problem, algorithm, d, steps, runs = dimfree.PhaseRetrieval(2), dimfree.OnlineSGD(0.05), 10_000, 200, 16
     start = dimfree.State(Q=jnp.eye(2), M=jnp.full((2, 1), 0.2))
 
+    weights, teacher = embed(start, d)
+
     @jax.jit
     def by_hand(keys):
-        from dimfree.simulation.vectors import embed
-
-        weights, teacher = embed(start, d)
-
         def one_run(key):
             def step(W, number):
                 x = jax.random.normal(jax.random.fold_in(key, number), (d,))
