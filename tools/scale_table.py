@@ -76,7 +76,7 @@ def small() -> dict:
 
 
 def large() -> dict:
-    return {"plan": fresh(planned, exits(1_000, runs=1_000, cells_per_task=10))}
+    return {"plan": fresh(planned, exits(1_000, runs=1_000, cells_per_task=16))}
 
 
 def ode() -> dict:
