@@ -7,6 +7,7 @@ python tools/performance_page.py --page             # the page alone, from what 
 What they print is kept in docs/data/performance.json.
 """
 
+import ast
 import json
 import subprocess
 import sys
@@ -20,9 +21,9 @@ PAGE, RECORD = ROOT / "docs" / "performance.md", ROOT / "docs" / "data" / "perfo
 HEAD = """# Performance
 
 Figures below are what the benchmarks of the repository print, with the command, the date, the machine and how busy it
-was. Absolute times are those of that machine; ratios are measured in one run, in turn, and carry over. Speed is kept by
-running them again: `nox -s bench`. `tools/performance_page.py` writes this page. What large studies cost is on
-[](scale.md).
+was. Where the load exceeds the number of cores, others were computing too, and times are longer by about that factor;
+ratios, measured in one run and in turn, are affected less. Speed is kept by running them again: `nox -s bench`.
+`tools/performance_page.py` writes this page. What large studies cost is on [](scale.md).
 
 What to remember:
 
@@ -63,6 +64,18 @@ def run(name: str) -> dict:
     return {"output": done.stdout.rstrip(), "seconds": round(time.perf_counter() - began)} | before
 
 
+def explained(name: str, output: str) -> str:
+    """What the rows of a benchmark are: the first lines of its functions that it prints by their name."""
+    tree = ast.parse((ROOT / "benchmarks" / f"{name}.py").read_text())
+    functions = {node.name: ast.get_docstring(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
+    rows = [
+        f"- `{function}`: {words.splitlines()[0]}\n"
+        for function, words in functions.items()
+        if words and any(line.startswith(function) for line in output.splitlines())
+    ]
+    return "".join(rows) + "\n" if rows else ""
+
+
 def section(name: str, known: dict) -> str:
     title, words = WORDS[name]
     where = (
@@ -71,7 +84,7 @@ def section(name: str, known: dict) -> str:
     )
     return (
         f"## {title}\n\n{words}\n\n```bash\npython benchmarks/{name}.py\n```\n\n"
-        f"```text\n{known['output']}\n```\n\n*{where}*\n\n"
+        f"```text\n{known['output']}\n```\n\n{explained(name, known['output'])}*{where}*\n\n"
     )
 
 
