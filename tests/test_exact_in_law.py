@@ -149,6 +149,22 @@ def test_chi_square_without_degrees_is_zero():
     assert sample[1] > 0
 
 
+@pytest.mark.parametrize("d", [4, 6, 30])
+def test_inputs_of_a_batch_overlap_as_random_vectors_outside_the_weights_do(d):
+    """Six overlaps of three inputs, Kolmogorov-Smirnov; false alarm 1e-4. One dimension is left at d = 4."""
+    from dimfree.simulation import exact
+
+    fields, batch, number = 3, 3, 20_000
+    triangle = np.asarray(
+        exact.draw(jax.random.key(0), network(2, 1, "erf"), number, batch, jnp.asarray(1.0 * d)).triangle
+    )
+    drawn = triangle @ triangle.transpose(0, 2, 1)
+    inputs = np.random.default_rng(0).normal(size=(number, batch, d - fields))
+    direct = inputs @ inputs.transpose(0, 2, 1)
+    for b, c in zip(*np.triu_indices(batch), strict=True):
+        assert scipy.stats.ks_2samp(drawn[:, b, c], direct[:, b, c]).pvalue > 1e-4 / 6, (b, c)
+
+
 @pytest.mark.parametrize("d", [6, 30])
 def test_random_state_has_the_law_of_random_vectors(d):
     problem = dimfree.TwoLayer(3, 2, "erf")
