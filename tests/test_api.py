@@ -67,10 +67,12 @@ def test_gradient_through_solve_equals_differences():
     np.testing.assert_allclose(gradient, (risk(0.1 + 1e-5) - risk(0.1 - 1e-5)) / 2e-5, rtol=1e-5)
 
 
-def test_simulate_under_jit_and_vmap():
+@pytest.mark.parametrize("method", ["exact", "vectors"])
+def test_simulate_under_jit_and_vmap(method):
     def final(rate):
         algorithm = dimfree.OnlineSGD(rate, sphere=True)
-        return dimfree.simulate(PROBLEM, algorithm, START, 50, 2.0, runs=3, key=jax.random.key(0)).final.M
+        runs = dimfree.simulate(PROBLEM, algorithm, START, 50, 2.0, runs=3, key=jax.random.key(0), method=method)
+        return runs.final.M
 
     together = jax.jit(jax.vmap(final))(jnp.array([0.05, 0.1]))
     np.testing.assert_allclose(together[1], final(0.1), rtol=1e-10)

@@ -19,6 +19,7 @@ from dimfree.studies.cells import Layout
 from dimfree.studies.description import Description, checked
 from dimfree.studies.files import Files
 from dimfree.studies.lock import Lock
+from dimfree.studies.plan import Plan
 from dimfree.studies.store import Store
 
 SOLVE = {
@@ -260,6 +261,12 @@ def test_plan_counts_and_times(tmp_path):
     assert (found["cells"], found["tasks"], found["cells_per_task"]) == (20, 6, 4)
     assert found["bytes"] == 20 * (3 * 8 + 1)
     assert 0 < found["cell_seconds"] < 60
+
+
+def test_plan_of_time_counts_whole_tasks():
+    """Tasks at the edge of the grid are filled up: 20 cells in 6 tasks of 4 are the work of 24."""
+    plan = Plan(cells=20, tasks=6, cells_per_task=4, runs=1, bytes=0, probed=2, compile_seconds=3.0, cell_seconds=0.5)
+    assert [plan.seconds(workers) for workers in (1, 4, 100)] == [3 + 12, 3 + 4, 3 + 2]
 
 
 # Refinement.

@@ -16,7 +16,8 @@ from .clusters import clusters_of
 def embed(state: State, d: int) -> tuple[Float[Array, "p d"], Float[Array, "k d"]]:
     """Student and teacher vectors in dimension d that have the overlaps of the State."""
     if is_concrete(state):
-        values = np.linalg.eigvalsh(np.asarray(state.covariance))
+        with jax.ensure_compile_time_eval():  # the start may be concrete inside of a program that is being traced
+            values = np.linalg.eigvalsh(np.asarray(state.covariance))
         independent = int(np.sum(values > 1e-10 * values[-1]))
         if independent > d:
             raise InvalidInput(

@@ -46,8 +46,8 @@ class Plan:
         return self.cell_seconds * self.cells_per_task
 
     def seconds(self, workers: int = 1) -> float:
-        """All of it, on so many workers."""
-        return self.compile_seconds + self.cells * self.cell_seconds / workers
+        """All of it, on so many workers: a task takes as long as a full one, also at the edge of the grid."""
+        return self.compile_seconds + -(-self.tasks // workers) * self.task_seconds
 
     def __str__(self) -> str:
         most = "at most " if self.upper else ""
