@@ -5,12 +5,13 @@ import pytest
 
 import dimfree
 from dimfree.analysis.exit_times import ExitEstimate, ExitTime
-from dimfree.analysis.portrait import portrait, usual_plane
+from dimfree.analysis.portrait import Portrait, portrait, usual_plane
 
 RATE, NOISE = 0.1, 0.2
 PROBLEM = dimfree.PhaseRetrieval(1, NOISE)
 
 
+@pytest.mark.slow
 def test_one_student_on_the_sphere_rests_where_its_scalar_ode_does():
     limit = dimfree.ode(PROBLEM, dimfree.OnlineSGD(RATE, sphere=True))
     assert usual_plane(limit) == ("M[0,0]",)
@@ -57,6 +58,29 @@ def test_the_committee_specialises():
     theory = dimfree.solve(dimfree.ode(problem, sgd), start, 50.0)
     axes = dimfree.plot.flow(seen, trajectories=[theory], labels=["ODE"], axes=dimfree.plot.panels()[0])
     np.testing.assert_allclose(axes.lines[0].get_xdata(), theory.state.M[:, 0, 0])
+
+
+def test_a_plane_is_drawn_with_its_lines_and_points():
+    x = np.linspace(0.0, 1.0, 11)
+    seen = Portrait(
+        plane=("M[0,0]", "M[1,0]"),
+        paths=np.stack([np.stack([x, x**2], axis=1), np.stack([x - 1, 1 - x], axis=1)]),
+        rest=np.array([[0.0, 0.0], [1.0, 1.0], [-1.0, 1.0]]),
+        growth=np.array([0.2, -0.1, -0.1]),
+        stable=np.array([False, True, True]),
+        drift=np.array([0.1, 0.1]),
+    )
+    axes = dimfree.plot.flow(seen, axes=dimfree.plot.panels()[0])
+    unstable, stable = axes.lines
+    np.testing.assert_allclose(unstable.get_xydata(), [[0.0, 0.0]])
+    np.testing.assert_allclose(stable.get_xydata(), [[1.0, 1.0], [-1.0, 1.0]])
+    assert (unstable.get_color(), stable.get_color()) == ("white", "#222222")
+    np.testing.assert_allclose(axes.collections[0].get_segments()[1], seen.paths[1])
+    tips = np.asarray(axes.collections[1].get_offsets())
+    np.testing.assert_allclose(tips[1], [-0.6, 0.6])  # the first time after a third of the way
+    assert (axes.get_xlabel(), axes.get_ylabel()) == seen.plane
+    with pytest.raises(dimfree.InvalidInput, match="1 labels were given for 0 trajectories"):
+        dimfree.plot.flow(seen, labels=["ODE"], axes=axes)
 
 
 @pytest.mark.parametrize(

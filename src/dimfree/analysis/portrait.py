@@ -102,6 +102,11 @@ def portrait(
     shown = np.array([labels.index(name) for name in plane])
     packed = np.asarray(limit.coordinates.pack(paths))
     good = inside & (np.asarray(outcome) == Outcome.COMPLETED)
+    if not good.any():
+        raise InvalidInput(
+            f"All solutions from the plane of {' and '.join(plane)} diverge before alpha = {alpha:g}. Take a smaller "
+            "learning rate, or sphere=True."
+        )
     near = jax.tree.map(lambda a, b: jnp.concatenate([a, b[:, -1]]), starts, paths)
     rest, growth, left = (np.asarray(array) for array in _rests(limit, near))
     scale = float(np.abs(np.asarray(drift)).max())
