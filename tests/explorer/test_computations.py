@@ -105,6 +105,16 @@ def test_what_diverges_is_said(one):
     assert "3 of 16 runs diverge. Take a smaller" in computations._divergence(one.theory, diverged)
 
 
+@pytest.mark.slow
+def test_a_learning_rate_that_is_too_large_is_drawn_and_said():
+    result = computations.curves(dataclasses.replace(ONE, sphere=False, learning_rate=0.4, noise=5.0))
+    assert "The ODE diverges at alpha = 0.0" in result.remark
+    assert "16 of 16 runs diverge" in result.remark
+    assert pictures.cards_of(result)[3][2:] == ("diverges", "theory; simulated too")
+    assert pictures.as_bytes(pictures.draw_curves(result)).startswith(b"\x89PNG")
+    json.dumps(page.cell(result), allow_nan=False)
+
+
 @pytest.mark.parametrize(
     ("value", "error", "words"),
     [
@@ -115,6 +125,7 @@ def test_what_diverges_is_said(one):
         (12.345, None, "12.3"),
         (2.44e-5, None, "2.44 · 10⁻⁵"),
         (5415.3, None, "5,415"),
+        (6.0315e9, None, "6.03 · 10⁹"),
         (np.inf, np.nan, "–"),
     ],
 )

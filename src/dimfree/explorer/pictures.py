@@ -11,6 +11,7 @@ from .. import plot
 from ..analysis.exit_times import ExitTime
 from ..analysis.portrait import Portrait
 from ..analysis.regimes import LIMITS, RegimeMap
+from ..trajectory import Outcome
 from .computations import Curves
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def number(value: float | None) -> str:
     """A number as it is read aloud: three digits."""
     if value is None or not np.isfinite(value):
         return "–"
-    if abs(value) >= 1000:
+    if 1000 <= abs(value) < 1e7:
         return f"{value:,.0f}"
     digits, _, power = f"{value:.3g}".partition("e")
     return f"{digits} · 10{str(int(power)).translate(_RAISED)}" if power else digits
@@ -179,7 +180,9 @@ def cards_of(result: Curves) -> list[tuple[str, str, str, str]]:
             ),
             ("measured", "Exit, simulated", f"α = {with_error(left.mean(), error)}" if len(left) else never, some),
         ]
-    final = np.asarray(result.simulated.risk)[:, -1]
+    completed = np.asarray(result.simulated.outcome) == Outcome.COMPLETED
+    final = np.asarray(result.simulated.risk)[completed, -1]
+    diverges = int(result.theory.outcome) == Outcome.DIVERGED
     return [
         *exits,
         (
@@ -191,8 +194,8 @@ def cards_of(result: Curves) -> list[tuple[str, str, str, str]]:
         (
             "final",
             "Risk at the end",
-            number(float(result.theory.risk[-1])),
-            f"theory; simulated {number(float(np.nanmean(final)))}",
+            "diverges" if diverges else number(float(result.theory.risk[-1])),
+            f"theory; simulated {number(float(final.mean())) if len(final) else 'too'}",
         ),
     ]
 
