@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ PICTURE = ".dimfree-picture"
 
 @contextlib.contextmanager
 def server(*options: str) -> Iterator[tuple[str, subprocess.Popen]]:
-    """The address of `dimfree explore`, and its process; it is ended as Ctrl-C ends it."""
+    """The address of `dimfree explore`, and its process, which ends its server before it ends."""
     command = [sys.executable, "-u", "-m", "dimfree", "explore", "--no-browser", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ)
     assert process.stdout is not None
@@ -28,7 +27,8 @@ def server(*options: str) -> Iterator[tuple[str, subprocess.Popen]]:
         assert found, line + process.stdout.read()
         yield found.group(), process
     finally:
-        process.send_signal(signal.SIGINT)
+        # Not by SIGINT, which a process that was started in the background of a shell ignores.
+        process.terminate()
         try:
             process.wait(20)
         finally:
