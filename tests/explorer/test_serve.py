@@ -91,3 +91,11 @@ def test_beyond_this_machine_nobody_gets_in_without_the_token():
         assert len(token) >= 32
         for wrong in (bare, f"{bare}?access_token=guess"):  # asked for the token
             assert "dimfree explorer" not in read(wrong)
+
+
+def test_when_it_is_terminated_its_server_ends_too():
+    with server() as (address, process):
+        process.terminate()
+        assert process.wait(30) == 0
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), 2)

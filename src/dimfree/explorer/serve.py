@@ -52,6 +52,8 @@ def explore(
         raise _invalid("The explorer needs marimo: pip install 'dimfree[app]'")
     port = free_port(host, port)
     token = None if is_loopback(host) else secrets.token_urlsafe(24)
+    # By default a terminated process leaves at once, and its server would stay.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     server = start(host, port, token, {PROBLEM_VARIABLE: problem, STORE_VARIABLE: store or ""})
     try:
         reached = "127.0.0.1" if host == "0.0.0.0" else host  # all addresses of this machine: one that it can open
@@ -71,6 +73,7 @@ def explore(
         return 0
     finally:
         stop(server)
+        signal.signal(signal.SIGTERM, before)
 
 
 def start(host: str, port: int, token: str | None, variables: dict[str, str]) -> subprocess.Popen:
