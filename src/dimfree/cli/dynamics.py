@@ -142,14 +142,13 @@ def simulate(
     import jax
     import numpy as np
 
+    from ..analysis.exit_times import random_starts
     from ..errors import positive_integer
 
     runs = positive_integer(runs, "runs")
     start_key, run_key = jax.random.split(random_key(seed))
     if overlap is None:
-        starts = jax.vmap(lambda key: dimfree.random_state(problem, dimension, key=key))(
-            jax.random.split(start_key, runs)
-        )
+        starts = random_starts(problem, dimension, runs, key=start_key)
     else:
         starts = _start(problem, dimension, overlap, start_key)
     simulated = dimfree.simulate(

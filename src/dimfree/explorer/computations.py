@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, PRNGKeyArray
 
 from ..analysis.exit_times import ExitTime, exit_level, exit_time
 from ..analysis.plateau import rest
@@ -21,6 +21,7 @@ from ..errors import InvalidInput
 from ..limits import MeanLimit, ode
 from ..simulation import random_state, simulate
 from ..solving import solve
+from ..state import State
 from ..trajectory import Outcome, Trajectory
 from .settings import RUNS, THRESHOLD, Settings
 
@@ -59,8 +60,7 @@ def curves(settings: Settings, runs: int = RUNS) -> Curves:
     """The ODE and SGD from the same random start."""
     settings = settings.checked()
     problem, algorithm = settings.network, settings.algorithm
-    start_key, run_key = jax.random.split(jax.random.key(settings.seed))
-    start = random_state(problem, settings.d, key=start_key)
+    start, run_key = _start(settings)
     limit, alphas = ode(problem, algorithm), settings.alphas
     theory = solve(limit, start, alphas)
     simulated = simulate(problem, algorithm, start, settings.d, alphas, runs=runs, key=run_key)
@@ -103,9 +103,14 @@ def exits(settings: Settings, runs: int = EXIT_RUNS) -> ExitTime:
 def flow(settings: Settings) -> Portrait:
     """The plane of overlaps: solutions, and points at rest."""
     settings = settings.checked()
-    problem = settings.network
-    start = random_state(problem, settings.d, key=jax.random.split(jax.random.key(settings.seed))[0])
-    return portrait(ode(problem, settings.algorithm), alpha=settings.alpha, at=start)
+    start, _ = _start(settings)
+    return portrait(ode(settings.network, settings.algorithm), alpha=settings.alpha, at=start)
+
+
+def _start(settings: Settings) -> tuple[State, PRNGKeyArray]:
+    """The random start that every view of these settings has, and the key of its runs."""
+    start_key, run_key = jax.random.split(jax.random.key(settings.seed))
+    return random_state(settings.network, settings.d, key=start_key), run_key
 
 
 def regime_map(settings: Settings) -> RegimeMap:
