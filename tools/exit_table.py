@@ -19,9 +19,12 @@ from table import Table
 import dimfree
 
 WIDTHS = (1, 2, 5, 20)
-RUNS = {1_000: 4_000, 10_000: 2_000, 100_000: 1_000, 1_000_000: 32}
-# With twenty students a step costs thirty times more, and the exit time scatters by 3% instead of 40%.
-FEWER = {20: {1_000: 1_000, 10_000: 256, 100_000: 64, 1_000_000: 4}}
+RUNS = {1_000: 4_000, 10_000: 2_000, 100_000: 1_000, 1_000_000: 128}
+# With more students a step costs up to thirty times more, and the exit time scatters by 10% and 5% instead of 40%.
+FEWER = {
+    5: {1_000: 4_000, 10_000: 2_000, 100_000: 256, 1_000_000: 24},
+    20: {1_000: 1_000, 10_000: 256, 100_000: 24, 1_000_000: 6},
+}
 PREDICTED = {1: 4_096, 2: 4_096, 5: 2_048, 20: 256}  # random starts of the predictions
 COLUMNS = (
     *("p", "d", "runs", "mean", "error", "stay"),
