@@ -180,7 +180,7 @@ def test_covariance_for_any_width_is_that_of_the_library(name):
     key = "N" if notation == "bocchi2026" else "d"
     found = code_of(result)["covariance"](*given(result, state), **{key: 700})
     assert_close(700 * found, 700 * expected)
-    assert r"T^{(4)}" in result.latex
+    assert r"T^{(4)}" in result.to_latex()
 
 
 def test_covariance_of_a_cubic_is_that_of_quadrature():
@@ -377,15 +377,15 @@ def test_long_derivations_are_short():
 def test_latex_is_balanced_and_names_what_it_uses():
     for name in ("quadratic, everything at once, in matrices", "erf", "he3", "tensors of any order"):
         problem, algorithm, options = CASES[name]
-        text = equations(problem, algorithm, **options).latex
+        text = equations(problem, algorithm, **options).to_latex()
         for left, right in (("{", "}"), (r"\left", r"\right"), (r"\Bigl", r"\Bigr"), (r"\bigl", r"\bigr"), ("(", ")")):
             assert text.count(left) == text.count(right), (name, left)
         assert text.startswith(r"\begin{aligned}")
         assert r"\frac{d" in text
     result = equations(PhaseRetrieval(2, noise=0.1), OnlineSGD(0.1), notation="arnaboldi2023")
-    assert result._repr_latex_() == f"$$\n{result.latex}\n$$"
-    assert r"\frac{4 \gamma}{p}" in result.latex
-    assert r"\eta" not in result.latex
+    assert result._repr_latex_() == f"$$\n{result.to_latex()}\n$$"
+    assert r"\frac{4 \gamma}{p}" in result.to_latex()
+    assert r"\eta" not in result.to_latex()
 
 
 def test_sympy_equations_and_text():

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -22,6 +22,9 @@ from ..state import State
 from ..trajectory import Outcome, Trajectory
 from .exit_formulas import ExitFormulas, exit_formulas
 from .plateau import centre, rest
+
+if TYPE_CHECKING:
+    import xarray
 
 METHODS = ("closed_form", "ode", "dressed", "sde", "simulated")
 _DRESSED_AT = 0.6  # of the median exit time: the noise has been collected, and the overlaps are still small
@@ -107,6 +110,19 @@ class ExitTime:
                     }
                 )
         return rows
+
+    def to_xarray(self) -> "xarray.Dataset":
+        """A labelled Dataset: the exit time of each run by each description, the closed forms as attributes."""
+        import xarray
+
+        estimates = {name: getattr(self, name) for name in METHODS[1:]}
+        stated = {"problem": repr(self.problem), "algorithm": repr(self.algorithm), "d": self.d}
+        return xarray.Dataset(
+            {name: (f"{name}_run", found.times) for name, found in estimates.items() if found is not None},
+            attrs=stated
+            | {"threshold": self.threshold}
+            | {row["description"]: row["mean"] for row in self.rows() if row["error"] is None},
+        )
 
     def __repr__(self) -> str:
         lines = [

@@ -77,14 +77,7 @@ def exit_time(
         raise invalid(" ".join(result.notes))
     save_picture(plot, lambda: dimfree.plot.exit_times(result))
     if output is not None:
-        import xarray
-
-        estimates = {name: getattr(result, name) for name in ("ode", "dressed", "sde", "simulated")}
-        times = {name: (f"{name}_run", estimate.times) for name, estimate in estimates.items() if estimate is not None}
-        attributes: dict[str, Any] = {"problem": repr(problem), "algorithm": repr(sgd), "d": dimension}
-        attributes |= {"threshold": threshold, "seed": seed}
-        attributes |= {row["description"]: row["mean"] for row in rows if row["error"] is None}
-        save_data(output, {None: xarray.Dataset(times, attrs=attributes)})
+        save_data(output, {None: result.to_xarray().assign_attrs(seed=seed)})
     if as_json:
         print_json(
             "exit-time",

@@ -101,17 +101,6 @@ def as_netcdf(data: "xarray.Dataset") -> bytes:
     return bytes(data.to_netcdf(engine="scipy") or b"")
 
 
-def exits_data(result: ExitTime) -> "xarray.Dataset":
-    """The exit time of every run, by each description."""
-    import xarray
-
-    found = {name: getattr(result, name) for name in ("ode", "dressed", "simulated")}
-    return xarray.Dataset(
-        {name: (f"{name}_run", estimate.times) for name, estimate in found.items() if estimate is not None},
-        attrs={"problem": repr(result.problem), "algorithm": repr(result.algorithm), "d": result.d},
-    )
-
-
 def flow_data(result: Portrait) -> "xarray.Dataset":
     """Solutions in the plane, and points at rest with the growth there."""
     import xarray

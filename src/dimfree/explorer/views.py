@@ -210,7 +210,7 @@ def _exits(settings: Settings, _: Any) -> _View:
         description="The fraction of runs that have left the plateau over alpha",
         table=_table(pictures.exit_rows(result)),
         remark=" ".join(result.notes),
-        data=lambda: pictures.as_netcdf(pictures.exits_data(result)),
+        data=lambda: pictures.as_netcdf(result.to_xarray()),
         script=scripts.exits_script(settings),
     )
 

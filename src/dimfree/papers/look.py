@@ -31,11 +31,9 @@ def in_style(make: Callable[[Size], Reproduction]) -> Callable[[Size], Reproduct
 
     @functools.wraps(make)
     def styled(size: Size) -> Reproduction:
-        import matplotlib.style
+        from ..plot import look
 
-        from ..plot import style
-
-        with matplotlib.style.context(style):
+        with look.in_style():
             return make(size)
 
     return styled

@@ -77,11 +77,6 @@ class SymbolicLimit:
 
         return tuple(sympy.Eq(derivative(key), side, evaluate=False) for key, side in self.drift.items())
 
-    @property
-    def latex(self) -> str:
-        """The system as LaTeX, for a display: a block `aligned`, without the dollar signs."""
-        return self.to_latex()
-
     def to_latex(self) -> str:
         r"""The system as LaTeX, for a display: a block `aligned`, without the dollar signs."""
         rows = []
