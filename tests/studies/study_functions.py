@@ -28,3 +28,18 @@ def step(problem, algorithm, *, key):
     import jax.numpy as jnp
 
     return {"phase": jnp.where(algorithm.learning_rate < 2 / (12 + problem.noise), 1.0, 0.0)}
+
+
+def slow_step(problem, algorithm, *, key, pause):
+    """The same, after a pause."""
+    time.sleep(pause)
+    return step(problem, algorithm, key=key)
+
+
+def hungry(problem, algorithm, *, key):
+    """Takes memory without end in one cell."""
+    cell, taken = round(float(problem.noise)), []
+    while cell == 5:
+        taken.append(np.ones(4_000_000))
+        time.sleep(0.01)
+    return {"value": float(cell)}

@@ -192,6 +192,52 @@ def test_cells_that_fail_or_hang_are_reported_and_the_others_complete(tmp_path):
     np.testing.assert_array_equal(data.value, [0, 1, np.nan, 3, 4, np.nan, 6, np.nan, 8])
 
 
+def test_a_task_that_takes_all_memory_is_reported_and_the_others_complete(tmp_path):
+    study = {
+        **DRAW,
+        "algorithm": {"name": "OnlineSGD", "learning_rate": 0.1},
+        "axes": {"problem.noise": list(range(9))},
+        "compute": {"name": "function", "function": "study_functions:hungry", "quantities": ["value"]},
+        "cells_per_task": 3,
+    }
+    store = tmp_path / "store"
+    output = run(write_study(tmp_path, study), store, "--workers", "2", "--memory", "900MB", code=1)
+    assert "2 of 3 tasks" in output
+    assert "task 1 could not be computed" in output
+    assert "--memory" in output
+    assert sorted(path.name for path in (store / "done").glob("*.json")) == ["0.json", "2.json"]
+
+
+REFINED = {
+    **DRAW,
+    "compute": {**DRAW["compute"], "function": "study_functions:slow_step", "quantities": ["phase"]},
+    "refine": {"quantity": "phase", "resolution": 0.1, "most_cells": 256, "cells_per_round": 16},
+}
+AS_PRECISE_AS_ASKED = {
+    **EXITS,
+    "axes": {"algorithm.learning_rate": {"from": 0.02, "to": 0.15, "points": 6}, "problem.noise": [0.0, 2.0, 4.0]},
+    "cells_per_task": 2,
+    "target_error": 0.5,
+    "most_runs": 128,
+}
+
+
+@pytest.mark.parametrize("study", [REFINED, AS_PRECISE_AS_ASKED], ids=["cells", "runs"])
+def test_what_is_chosen_as_results_come_in_survives_a_killed_driver(tmp_path, study):
+    file = write_study(tmp_path, study)
+    run(file, tmp_path / "inline", "--cluster", "inline")
+    driver = start(file, tmp_path / "store", "--workers", "2")
+    wait_for(lambda: done(tmp_path / "store") >= 5)
+    kill(workers(driver)[0])
+    wait_for(lambda: done(tmp_path / "store") >= 6)
+    driver.kill()
+    driver.communicate()
+    assert done(tmp_path / "store") < done(tmp_path / "inline")
+    run(file, tmp_path / "store", "--workers", "2")
+    assert done(tmp_path / "store") == done(tmp_path / "inline")
+    assert arrays(tmp_path / "store") == arrays(tmp_path / "inline")
+
+
 def test_a_run_that_diverges_is_counted(tmp_path):
     import dimfree
 

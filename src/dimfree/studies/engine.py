@@ -22,7 +22,7 @@ from .store import Store
 from .tasks import run_task
 
 _RETRIES = 2  # of a task that raised
-_RESUBMITS = 2  # of a task whose workers died
+_RESUBMITS = 1  # of a task whose workers died: each costs several of them
 _COUNT_EVERY = 10.0  # seconds between two counts of the workers
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
@@ -196,6 +196,9 @@ class _Rush:
                 self.late[cells.task] = late
                 self._submit(cells)
                 return
-            error = InvalidInput("its workers died, perhaps for want of memory")
+            error = InvalidInput(
+                "every worker that took it died, perhaps for want of memory. Give workers more (--memory), or make "
+                "tasks smaller (cells_per_task)."
+            )
         self.report.failures[cells.task] = f"{type(error).__name__}: {error}"
         print(f"task {cells.task} failed: {error!r:.300}", file=sys.stderr, flush=True)
