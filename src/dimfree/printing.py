@@ -11,7 +11,7 @@ from .errors import is_concrete
 
 def as_call(module: Any, **fields: Any) -> str:
     """`Name(field=value, ...)` on one line, with numbers in place of array descriptions."""
-    shown = fields or {field.name: getattr(module, field.name) for field in dataclasses.fields(module)}
+    shown = fields or {field.name: getattr(module, field.name) for field in dataclasses.fields(module) if field.repr}
     return f"{type(module).__name__}({', '.join(f'{name}={_short(value)}' for name, value in shown.items())})"
 
 

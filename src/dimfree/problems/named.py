@@ -1,11 +1,12 @@
 """Problems with a name of their own."""
 
+import dataclasses
 from collections.abc import Callable
 
-from jaxtyping import Array
+from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..gaussian.activations import as_activation
+from ..gaussian.activations import Activation, as_activation
 from .two_layer import MultiIndex, Normalisation, TwoLayer
 
 
@@ -17,6 +18,20 @@ def PhaseRetrieval(width: int = 1, noise: float | Array = 0.0, readout: ArrayLik
     Arnaboldi et al. 2023, eqs. (2)-(4). Eq. (10) there lacks the square on the teacher's field.
     """
     return TwoLayer(width=width, teacher_width=1, activation="square", noise=noise, readout=readout)
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfTheOnlyField:
+    """A link of one field: equal to another of the same function, so that nothing is compiled twice."""
+
+    of: Activation
+
+    @property
+    def name(self) -> str:
+        return self.of.name
+
+    def __call__(self, teacher: Float[Array, "1"]) -> Float[Array, ""]:
+        return self.of.function(teacher[0])
 
 
 def SingleIndex(
@@ -37,9 +52,8 @@ def SingleIndex(
     """
     if activation is None or activation == link:
         return TwoLayer(width, 1, link, noise=noise, readout=readout, normalisation=normalisation)
-    function = as_activation(link).function
     return MultiIndex(
-        lambda teacher: function(teacher[0]),
+        _OfTheOnlyField(as_activation(link)),
         width=width,
         teacher_width=1,
         activation=activation,

@@ -233,7 +233,7 @@ class MultiIndex(FieldProblem):
     link: Callable = eqx.field(static=True)
     activation: Activation = eqx.field(static=True)
     normalisation: Normalisation = eqx.field(static=True)
-    link_is_smooth: bool = eqx.field(static=True)
+    link_is_smooth: bool = eqx.field(static=True, repr=False)
     noise: Float[Array, ""]
     readout: Float[Array, " p"]
 
