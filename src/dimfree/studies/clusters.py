@@ -16,7 +16,7 @@ from ..errors import InvalidInput
 
 Kind = Literal["local", "slurm", "address", "inline"]
 KINDS = ("local", "slurm", "address", "inline")
-_DEATHS = 4  # of workers, after which a task that was with each of them is given back
+_DEATHS = 6  # of workers, after which a task that was with each of them is given back
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,7 @@ from .store import Store
 from .tasks import run_task
 
 _RETRIES = 2  # of a task that raised
-_RESUBMITS = 1  # of a task whose workers died: each costs several of them
+_RESUBMITS = 2  # of a task whose workers died; it is given up when twenty-one have: each takes seconds to start
 _COUNT_EVERY = 10.0  # seconds between two counts of the workers
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
