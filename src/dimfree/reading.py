@@ -1,5 +1,6 @@
 """Files of plain data: YAML that runs no code."""
 
+import collections
 import re
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,20 @@ def read(path: str | Path, *, what: str) -> Any:
     """
     path = Path(path)
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise InvalidInput(f"{path} has {path.stat().st_size:,} bytes; the file of {what} is a page.")
-        return yaml.load(path.read_text(), Loader=_PlainLoader)
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_FILE + 1)  # of a pipe or a device nobody knows the size before
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except ValueError as error:  # a name that no file can have
+        raise InvalidInput(f"{str(path)!r} cannot be read: {error}.") from error
+    if len(content) > _LARGEST_FILE:
+        raise InvalidInput(f"{path} has more than {_LARGEST_FILE:,} bytes; the file of {what} is a page.")
+    try:
+        return yaml.load(content, Loader=_PlainLoader)
+    except RecursionError:
+        raise InvalidInput(f"{path} is no YAML that {what} can be read from: it is nested too deeply.") from None
+    except Exception as error:
+        # Whatever it is: where a date or a number cannot be one, PyYAML lets out what Python says of it.
         raise InvalidInput(f"{path} is no YAML that {what} can be read from: {error}") from error
 
 
@@ -46,7 +55,7 @@ class _PlainLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node, deep=False):
-        names = [name.value for name, _ in node.value]
-        if repeated := {name for name in names if isinstance(name, str) and names.count(name) > 1}:
+        counts = collections.Counter(name.value for name, _ in node.value if isinstance(name.value, str))
+        if repeated := [name for name, times in counts.items() if times > 1]:
             raise yaml.YAMLError(f"{', '.join(sorted(repeated))} is given twice")
         return super().construct_mapping(node, deep=deep)

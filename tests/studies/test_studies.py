@@ -22,6 +22,7 @@ from dimfree.studies.lock import Lock
 from dimfree.studies.plan import Plan
 from dimfree.studies.store import Store
 
+GRID = {"from": 1, "to": 2, "points": 10**7}
 SOLVE = {
     "problem": {"name": "PhaseRetrieval"},
     "algorithm": {"name": "OnlineSGD", "sphere": True},
@@ -58,7 +59,8 @@ def changed(study: dict, **fields) -> dict:
         ({"runs": 0}, "runs"),
         ({"target_error": 0.1}, "most_runs"),
         ({"speed": 3}, "speed"),
-        ({"axes": {"problem.noise": {"from": 0, "to": 1, "points": 10**9}, "alpha": [1.0, 2.0]}}, "cells"),
+        ({"axes": {"problem.noise": {"from": 0, "to": 1, "points": 10**9}}}, "points"),
+        ({"axes": {"problem.noise": GRID, "alpha": GRID}}, "cells"),
     ],
 )
 def test_what_is_wrong_with_a_study_is_said_in_words(fields, words):

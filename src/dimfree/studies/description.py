@@ -11,7 +11,10 @@ from ..errors import InvalidInput
 from ..reading import with_numbers
 
 _MOST_CELLS = 10**9  # a cell's number seeds its random key, which holds 32 bits
+_MOST_POINTS = 10**7  # along one axis: they are held in memory
 
+# Names of arrays in the store; `a.b` is the attribute b of the attribute a.
+QuantityName = Annotated[str, Field(pattern=r"^[A-Za-z]\w*(\.[A-Za-z]\w*)*$", max_length=200)]
 Number = int | float
 Value = bool | int | float | str
 Setting = Value | None | list["Setting"]
@@ -27,7 +30,7 @@ class Grid(_Checked):
 
     start: float = Field(alias="from")
     to: float
-    points: int = Field(default=33, ge=2, le=_MOST_CELLS)
+    points: int = Field(default=33, ge=2, le=_MOST_POINTS)
     scale: Literal["linear", "log"] = "linear"
 
     @pydantic.model_validator(mode="after")
@@ -106,7 +109,7 @@ class Analysis(_Checked):
 
     name: Literal["analysis"]
     of: Literal["best_learning_rate", "check", "exit_time", "plateau"]
-    quantities: list[str] = Field(min_length=1)
+    quantities: list[QuantityName] = Field(min_length=1, max_length=1_000)
     settings: Settings = {}
 
 
@@ -115,7 +118,7 @@ class Function(_Checked):
 
     name: Literal["function"]
     function: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
-    quantities: list[str] = Field(min_length=1)
+    quantities: list[QuantityName] = Field(min_length=1, max_length=1_000)
     settings: Settings = {}
     vectorised: bool = False
 
@@ -141,7 +144,7 @@ class Description(_Checked):
     algorithm: Settings
     axes: dict[str, Axis] = Field(min_length=1)
     compute: Computation
-    title: str = ""
+    title: str = Field(default="", max_length=500)
     runs: int = Field(default=1, ge=1, le=10**6)
     seed: int = Field(default=0, ge=0, lt=2**63)
     target_error: float | None = Field(default=None, gt=0)
