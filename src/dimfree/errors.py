@@ -6,6 +6,8 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+_MOST_NEURONS = 10**7
+
 
 class InvalidInput(ValueError):
     """An argument that the library cannot work with, said in the user's words."""
@@ -22,11 +24,18 @@ def require(condition: Any, message: str) -> None:
         raise InvalidInput(message)
 
 
-def positive_integer(value: Any, name: str, *, minimum: int = 1) -> int:
+def positive_integer(value: Any, name: str, *, minimum: int = 1, maximum: int | None = None) -> int:
     """`value` as an int of at least `minimum`, or an error that names it."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < minimum:
         raise InvalidInput(f"{name} = {value!r} was given; it must be a whole number, at least {minimum}.")
+    if maximum is not None and value > maximum:
+        raise InvalidInput(f"{name} = {value!r} was given; it must be at most {maximum:,}.")
     return int(value)
+
+
+def neurons(value: Any, name: str) -> int:
+    """A width as an int, of a network that memory can hold."""
+    return positive_integer(value, name, maximum=_MOST_NEURONS)
 
 
 def nonnegative_number(value: Any, name: str, *, meaning: str = "") -> None:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import positive_integer
+from ..errors import neurons
 from ..gaussian.probing import probe
 from .field_problem import FieldProblem
 
@@ -37,8 +37,8 @@ class LocalFields(FieldProblem):
     readout: Float[Array, " n"] | None
 
     def __init__(self, loss: Callable, width: int, teacher_width: int, readout: ArrayLike | Array | None = None):
-        self.width = p = positive_integer(width, "width")
-        self.teacher_width = k = positive_integer(teacher_width, "teacher_width")
+        self.width = p = neurons(width, "width")
+        self.teacher_width = k = neurons(teacher_width, "teacher_width")
         self.readout = None if readout is None else jnp.atleast_1d(jnp.asarray(readout, float))
         self.sample_loss = loss
         size = 0 if self.readout is None else self.readout.shape[0]

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, is_concrete, positive_integer, require
+from ..errors import InvalidInput, is_concrete, neurons, require
 from ..gaussian.activations import Activation, as_activation
 from ..gaussian.probing import probe
 from ..gaussian.relu import Relu
@@ -95,7 +95,7 @@ class Mixture(FieldProblem):
         readout: ArrayLike | Array | None = None,
         normalisation: Normalisation = "sum",
     ):
-        self.width = positive_integer(width, "width")
+        self.width = neurons(width, "width")
         self.activation = as_activation(activation)
         scale_of(normalisation, 1)
         self.normalisation = normalisation

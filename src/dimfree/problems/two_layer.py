@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, nonnegative_number, positive_integer
+from ..errors import InvalidInput, neurons, nonnegative_number
 from ..gaussian.activations import Activation, as_activation
 from ..gaussian.pairwise import pairwise_outputs
 from ..gaussian.probing import probe
@@ -83,8 +83,8 @@ class TwoLayer(FieldProblem):
         teacher_readout: ArrayLike | Array | None = None,
         normalisation: Normalisation = "mean",
     ):
-        self.width = positive_integer(width, "width")
-        self.teacher_width = positive_integer(teacher_width, "teacher_width")
+        self.width = neurons(width, "width")
+        self.teacher_width = neurons(teacher_width, "teacher_width")
         self.activation = as_activation(activation)
         scale_of(normalisation, 1)
         self.normalisation = normalisation
@@ -247,8 +247,8 @@ class MultiIndex(FieldProblem):
         readout: ArrayLike | Array | None = None,
         normalisation: Normalisation = "mean",
     ):
-        self.width = positive_integer(width, "width")
-        self.teacher_width = positive_integer(teacher_width, "teacher_width")
+        self.width = neurons(width, "width")
+        self.teacher_width = neurons(teacher_width, "teacher_width")
         self.link = link
         self.link_is_smooth = probe(
             link, self.teacher_width, name="link", arguments=f"teacher fields of shape ({self.teacher_width},)"
