@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.mathtext import MathTextParser
 
 from ..errors import InvalidInput
 from .look import in_style
@@ -71,7 +72,7 @@ def phase_diagram(
             legend = axes.legend(handles=handles, frameon=True, framealpha=0.85, fontsize=9)
             legend.get_frame().set_facecolor("#BBBBBB")
         if title := data.attrs.get("title"):
-            axes.set_title(title)
+            axes.set_title(title, parse_math=_is_math(title))
     return axes
 
 
@@ -161,6 +162,15 @@ def _is_logarithmic(values: np.ndarray) -> bool:
         return False
     steps = np.diff(np.log(values))
     return bool(np.ptp(steps) < 1e-6 * np.abs(steps).max() and values.max() > 3 * values.min())
+
+
+def _is_math(text: str) -> bool:
+    """Whether what is between dollar signs can be set as a formula; a title may have them as they are."""
+    try:
+        MathTextParser("agg").parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _one_colour(colour: str) -> Any:
