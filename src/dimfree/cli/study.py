@@ -116,7 +116,9 @@ def show(
         check_targets(plot, output)
         import dimfree
 
-        data = dimfree.open_study(store)
+        from ..studies.opening import loaded
+
+        data = loaded(dimfree.open_study(store), store)
         save_picture(plot, lambda: dimfree.plot.phase_diagram(data, quantity, level=level))
         save_data(output, {None: data})
         counts = _counts(data)

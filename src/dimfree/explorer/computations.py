@@ -156,6 +156,13 @@ def study(store: str) -> Any:
     return open_study(store.strip())
 
 
+def loaded(data: Any, store: str) -> Any:
+    """The same with its numbers in memory; an error says why they cannot be read."""
+    from ..studies.opening import loaded
+
+    return loaded(data, store)
+
+
 def _plateau_risk(limit: MeanLimit) -> float:
     try:
         return float(plateau(limit).risk)

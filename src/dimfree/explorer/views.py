@@ -243,8 +243,8 @@ def _regimes(settings: Settings, asked: Any) -> _View | None:
 
 def _study(settings: Settings, asked: Any) -> _View:
     store, quantity, level = asked["store"].strip(), asked["quantity"].strip() or None, _level(asked["level"])
-    data = computations.study(store)
-    data, chosen = pictures.two_axes_of(data)
+    data, chosen = pictures.two_axes_of(computations.study(store))
+    data = computations.loaded(data, store)
     return _View(
         name="phase_diagram",
         figure=pictures.draw_study(data, quantity, level),

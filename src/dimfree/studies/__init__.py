@@ -1,7 +1,7 @@
 """Many problems at once: a grid of them, on a distributed engine, into a store that can be resumed."""
 
 try:
-    from .store import open_study
+    from .opening import open_study
     from .study import Study
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] in ("dimfree", "jax"):

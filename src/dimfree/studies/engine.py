@@ -89,6 +89,7 @@ def run(description: Description, url: str, cluster: Cluster, *, progress: bool 
     with Lock(store.files) as lock:
         store.create(description)
         store.files.tidy()
+        store.refuse_if_chunks_are_lost(description, len(store.done()))
         began = time.perf_counter()
         driver = Driver(description, store, cluster, lock)
         if description.refine is not None:

@@ -10,6 +10,8 @@ from typing import Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
+from ..errors import InvalidInput
+
 PARTIAL = ".partial"
 
 
@@ -30,7 +32,11 @@ class Files:
 
     def read(self, name: str) -> Any:
         """The data of a JSON file."""
-        return json.loads(self.system.cat_file(self.path(name)))
+        content = self.system.cat_file(self.path(name))
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(f"{self.path(name)} is damaged, it holds no JSON: {error}") from error
 
     def names(self, directory: str) -> list[str]:
         """The names of the files in a directory, finished ones only."""

@@ -5,14 +5,16 @@ import enum
 import functools
 import hashlib
 import importlib.metadata
+import os
 import platform
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import yaml
 import zarr
+import zarr.codecs
 import zarr.storage
 
 from ..errors import InvalidInput
@@ -20,9 +22,6 @@ from .cells import Cells, Layout, cells_per_task
 from .description import Description, checked
 from .files import Files
 from .quantities import quantities
-
-if TYPE_CHECKING:
-    import xarray
 
 _SCHEMA = "dimfree.study/1"
 _ARRAYS = "results.zarr"
@@ -74,7 +73,7 @@ class Store:
             raise InvalidInput(f"{self.url} holds other files; give a new directory for the results.")
         self.files.write("study.yaml", yaml.safe_dump(description.to_dict(), sort_keys=False, allow_unicode=True))
         shape, chunks, names = shape_of(description)
-        group = zarr.open_group(self._arrays(), mode="a", zarr_format=3)
+        group = zarr.open_group(self.arrays(), mode="a", zarr_format=3)
         for quantity in quantities(description):
             group.create_array(
                 quantity.name,
@@ -85,6 +84,8 @@ class Store:
                 dimension_names=names,
                 attributes={"description": quantity.meaning},
                 overwrite=True,
+                # Without the sum a byte that the disk has changed would be another number, in silence.
+                compressors=zarr.codecs.ZstdCodec(checksum=True),
                 config={"write_empty_chunks": True},
             )
         if description.refine is None:
@@ -113,21 +114,26 @@ class Store:
         """What is known about the arrays."""
         if not self.exists:
             raise InvalidInput(f"There is no study at {self.url}; `dimfree study run` makes one.")
-        return self.files.read("manifest.json")
+        manifest = self.files.read("manifest.json")
+        if not isinstance(manifest, dict) or manifest.get("schema") != _SCHEMA:
+            raise InvalidInput(f"{self.url} is no store that this version reads: manifest.json is not {_SCHEMA}.")
+        if not (isinstance(manifest.get("made_by"), dict) and isinstance(manifest.get("tasks"), int)):
+            raise InvalidInput(f"The store {self.url} is damaged: manifest.json lacks tasks and made_by.")
+        return manifest
 
     def description(self) -> Description:
         """The study that the store belongs to."""
-        return checked(self.manifest["study"], Description)
+        return checked(self.manifest.get("study"), Description)
 
     def _refuse_if_changed(self, description: Description) -> None:
         manifest = self.manifest
-        if changes := list(_differences(manifest["study"], description.to_dict())):
+        if changes := list(_differences(manifest.get("study"), description.to_dict())):
             raise InvalidInput(
                 f"{self.url} holds the results of another study; it was left as it is.\n  "
                 + "\n  ".join(changes)
                 + "\nGive another directory for the changed study, or change it back."
             )
-        if manifest["code"] != code_of(description):
+        if manifest.get("code") != code_of(description):
             raise InvalidInput(
                 f"The function of this study has changed since {self.url} was begun: old and new cells would not fit "
                 "together. Give another directory."
@@ -137,7 +143,7 @@ class Store:
 
     def write(self, cells: Cells, results: dict[str, np.ndarray]) -> None:
         """The chunks of one task; `status` last."""
-        group = zarr.open_group(self._arrays(), mode="r+", zarr_format=3)
+        group = zarr.open_group(self.arrays(), mode="r+", zarr_format=3)
         for name in sorted(results, key=lambda name: name == "status"):
             array = group[name]
             assert isinstance(array, zarr.Array)
@@ -160,7 +166,7 @@ class Store:
 
     def done(self) -> set[int]:
         """The tasks that need not be computed again."""
-        return {int(name.removesuffix(".json")) for name in self.files.names("done")}
+        return {int(number) for name in self.files.names("done") if (number := name.removesuffix(".json")).isdecimal()}
 
     def record(self, task: int) -> dict[str, Any] | None:
         """How a task went; None if it is not done."""
@@ -171,60 +177,37 @@ class Store:
 
     def timeouts(self, task: int) -> set[int]:
         """The cells of a task that took too long."""
-        names = (name.removesuffix(".json").split("-") for name in self.files.names("timeouts"))
-        return {int(cell) for number, cell in names if int(number) == task}
+        names = (name.removesuffix(".json").partition("-") for name in self.files.names("timeouts"))
+        return {int(cell) for number, _, cell in names if number == str(task) and cell.isdecimal()}
 
     def read(self, name: str, region: Any = ...) -> np.ndarray:
         """Part of an array."""
-        array = zarr.open_group(self._arrays(), mode="r", zarr_format=3)[name]
+        array = zarr.open_group(self.arrays(), mode="r", zarr_format=3)[name]
         assert isinstance(array, zarr.Array)
         return np.asarray(array[region])
+
+    def refuse_if_chunks_are_lost(self, description: Description, done: int) -> None:
+        """An error if tasks are done whose results are not there: they would be NaN, and never be computed again."""
+        if not self.files.is_local:  # where a listing is slow
+            return
+        for quantity in quantities(description):
+            found = sum(len(files) for _, _, files in os.walk(self.files.path(f"{_ARRAYS}/{quantity.name}/c")))
+            if found < done:
+                raise InvalidInput(
+                    f"The store {self.url} is damaged: {done} tasks are done, but the array {quantity.name} has "
+                    f"{found} chunks. Copy it again, or remove its directory `done` and run the study again."
+                )
 
     def size(self) -> int:
         """Bytes in the store."""
         return int(self.files.system.du(self.files.root))
 
-    def _arrays(self) -> Any:
+    def arrays(self) -> Any:
+        """The Zarr store of the arrays."""
         path = self.files.path(_ARRAYS)
         if self.files.is_local:
             return zarr.storage.LocalStore(path)
         return zarr.storage.FsspecStore.from_url(f"{self.url.rstrip('/')}/{_ARRAYS}")
-
-    def to_xarray(self) -> "xarray.Dataset":
-        """All arrays, labelled."""
-        import xarray
-
-        manifest = self.manifest
-        description = self.description()
-        data = xarray.open_zarr(self._arrays(), consolidated=False, chunks=None, zarr_format=3)
-        if description.refine is None:
-            data = data.assign_coords(
-                {name: list(values) for name, values in Layout(description).axes.items() if name not in data.coords}
-            )
-        else:
-            data = data.isel(cell=data.status.values != Status.MISSING)
-        done, tasks = len(self.done()), manifest["tasks"]
-        return data.assign_attrs(
-            title=description.title,
-            study=yaml.safe_dump(manifest["study"], sort_keys=False),
-            tasks_done=done,
-            tasks=tasks,
-            **manifest["made_by"],
-        )
-
-
-def open_study(path: str | Path) -> "xarray.Dataset":
-    """The results of a study as one Dataset, also while it runs: what is not there yet is NaN, and its `status` 0.
-
-    Arrays are read from the store when they are used. Dimensions are the axes of the study; of a study that refines,
-    cells in the order in which they were chosen. `status` is 1 where a cell was computed, 2 where it failed, 3 where it
-    took too long.
-
-    **Arguments:**
-
-    - `path`: a local path or an fsspec URL, as given to `Study.run` or `dimfree study run`.
-    """
-    return Store(path).to_xarray()
 
 
 def shape_of(description: Description) -> tuple[tuple[int, ...], tuple[int, ...], tuple[str, ...]]:
