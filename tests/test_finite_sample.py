@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 import subprocess
 import sys
 
@@ -14,7 +15,8 @@ import scipy.stats
 import dimfree
 from dimfree import InvalidInput, Outcome, State
 from dimfree.algorithms import GradientDescent, Langevin, MultiPassSGD, PersistentSGD
-from dimfree.simulation import simulate_reused
+from dimfree.simulation import finite_sample, simulate_reused
+from dimfree.simulation.devices import parts_for
 from dimfree.simulation.frozen_data import FrozenData
 from dimfree.simulation.reused_loop import Job, Runs, begin
 from refusals import assert_refused
@@ -274,7 +276,8 @@ import os
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 import jax, dimfree
 from dimfree.algorithms import PersistentSGD
-from dimfree.simulation import simulate_reused
+from dimfree.simulation import finite_sample, simulate_reused
+from dimfree.simulation.devices import parts_for
 sgd = PersistentSGD(0.005, 3.0, 0.5, 0.5, sphere=True)
 runs = simulate_reused(
     dimfree.PhaseRetrieval(), sgd, "spectral", 60, [0.0, 0.3], runs=8, datasets=4, key=jax.random.key(0)
@@ -290,6 +293,29 @@ print((runs.final.M[:, 0, 0] + runs.training_loss[:, -1]).tolist())
     one = np.asarray(runs.final.M[:, 0, 0] + runs.training_loss[:, -1])
     assert np.ptp(one) > 1e-3
     np.testing.assert_allclose(one, four, atol=1e-9)
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_cores_that_share_the_datasets_give_the_same_runs(monkeypatch, parts):
+    descent = GradientDescent(0.005, 3.0, sphere=True)
+    found = []
+    for number in (1, parts):
+        monkeypatch.setattr(finite_sample, "parts_for", lambda datasets, devices, number=number: number)
+        found.append(simulate_reused(PHASE, descent, START, 60, [0.0, 0.05, 0.3], runs=4, key=KEY))
+    one, many = found
+    assert np.ptp(np.asarray(one.final.M)) > 1e-3
+    np.testing.assert_allclose(one.state.M, many.state.M, atol=1e-12)
+    np.testing.assert_allclose(one.training_loss, many.training_loss, atol=1e-12)
+
+
+def test_datasets_are_shared_evenly_among_the_cores_unless_xla_is_told_to_use_one(monkeypatch):
+    cpu = jax.devices()[:1]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(4), raising=False)
+    monkeypatch.setenv("XLA_FLAGS", "")
+    assert [parts_for(datasets, cpu) for datasets in (1, 3, 6, 8)] == [1, 3, 3, 4]
+    assert parts_for(8, cpu * 2) == 1  # several devices have a part each already
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+    assert parts_for(8, cpu) == 1
 
 
 # Results and refusals.

@@ -1,6 +1,12 @@
-"""Runs spread over several devices, and how far they are."""
+"""Runs spread over several devices or over the cores of one, and how far they are."""
+
+import concurrent.futures
+import operator
+import os
+from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -33,6 +39,45 @@ def on_each(function, devices, *, runs: int, shared: int):
     split, whole = jax.sharding.PartitionSpec("runs"), jax.sharding.PartitionSpec()
     specs = (split,) * runs + (whole,) * shared
     return jax.shard_map(function, mesh=_mesh(devices), in_specs=specs, out_specs=split, check_vma=False)
+
+
+def parts_for(datasets: int, devices: list) -> int:
+    """Into how many equal parts to split datasets, so that the cores of a CPU work at the same time.
+
+    Products of a matrix with few vectors are computed by one core only. Several devices have their parts already, and
+    who has told XLA to use one core gets one.
+    """
+    told = "xla_cpu_multi_thread_eigen=false" in os.environ.get("XLA_FLAGS", "")
+    if len(devices) > 1 or devices[0].platform != "cpu" or told:
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(number for number in range(1, min(cores, datasets) + 1) if datasets % number == 0)
+
+
+def in_parts(tree, number: int) -> list:
+    """Arrays with a leading axis, in so many equal parts of it."""
+    if number == 1:
+        return [tree]
+    size = jax.tree.leaves(tree)[0].shape[0] // number
+    parts = [slice(first, first + size) for first in range(0, number * size, size)]
+    return [jax.tree.map(operator.itemgetter(part), tree) for part in parts]
+
+
+def joined(parts: list):
+    """Arrays that came in parts, whole again."""
+    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+
+
+def at_once(function: Callable, *parts: list, together: bool = True) -> list:
+    """What a function makes of each part, in a thread for each: JAX lets other threads run while it computes.
+
+    One after the other if not `together`, for the first call: threads that all find a function not compiled would each
+    compile it.
+    """
+    if not together or len(parts[0]) == 1:
+        return [function(*part) for part in zip(*parts, strict=True)]
+    with concurrent.futures.ThreadPoolExecutor(len(parts[0])) as threads:
+        return list(threads.map(lambda *part: jax.block_until_ready(function(*part)), *parts))
 
 
 class Progress:

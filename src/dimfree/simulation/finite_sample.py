@@ -17,7 +17,7 @@ from ..problems.field_problem import FieldProblem
 from ..state import State, check_state
 from ..trajectory import Outcome, Trajectory, check_starts, provenance, save_alphas
 from . import vectors
-from .devices import devices_for, spread
+from .devices import devices_for, in_parts, joined, parts_for, spread
 from .frozen_data import shape_of_blocks
 from .reused_loop import Job, begin, draw, run_all, spectral_weights
 from .spectral import check_spectral
@@ -99,16 +99,26 @@ def simulate_reused(
         f"{4 * runs * problem.width * samples * d / 1e9:.3g} Gflop a step"
     )
     devices = devices_for(datasets, key)
+    parts = parts_for(datasets, devices)
     data_key, run_key = jax.random.split(key)
     keys = jax.vmap(lambda key: jax.random.split(key, 3))(_folded(run_key, runs))
     weights, teacher_weights = _vectors(states, keys[:, 0], d)
     job = Job(_cast(problem, precision), algorithm, teacher_weights)
-    data = draw(job, spread(_folded(data_key, datasets), devices), samples, stored, precision, devices)
+    data = [
+        draw(job, spread(keys, devices), samples, stored, precision, devices)
+        for keys in in_parts(_folded(data_key, datasets), parts)
+    ]
     if isinstance(start, str):
-        weights = jnp.repeat(spectral_weights(job, data, devices), runs // datasets, axis=0)
+        found = joined([spectral_weights(job, part, devices) for part in data])
+        weights = jnp.repeat(found, runs // datasets, axis=0)
     begun = begin(job, weights.astype(precision), keys[:, 1:], states.readout, datasets, rows)
     saved, training_loss, ended = run_all(
-        job, data, spread(begun, devices), save_steps, devices, cost if progress else None
+        job,
+        data,
+        [spread(part, devices) for part in in_parts(begun, parts)],
+        save_steps,
+        devices,
+        cost if progress else None,
     )
     outcome = ended.outcome.reshape(-1)
     return Trajectory(

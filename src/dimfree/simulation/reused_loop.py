@@ -12,7 +12,7 @@ from ..problems.field_problem import FieldProblem
 from ..state import State
 from ..trajectory import Outcome
 from . import vectors
-from .devices import PATIENCE, Progress, on_each
+from .devices import PATIENCE, Progress, at_once, joined, on_each
 from .frozen_data import FrozenData
 from .spectral import leading_direction
 
@@ -80,26 +80,34 @@ def _of_runs(function):
     return jax.vmap(jax.vmap(function))
 
 
-def run_all(job: Job, data: FrozenData, runs: Runs, save_steps, devices: list, cost: str | None):
+def run_all(job: Job, data: list[FrozenData], runs: list[Runs], save_steps, devices: list, cost: str | None):
     """All runs to their end, in segments of about a second, so that progress is seen and Ctrl-C heard.
 
-    Returns the States and training losses at the saved steps, with a leading axis of runs, and the runs.
+    `data` and `runs` come in parts, which cores compute at the same time. Returns the States and training losses at the
+    saved steps, with a leading axis of runs, and the runs.
     """
     progress = Progress(cost, int(save_steps[-1]))
     done, steps, saved = 0, 8, []
     for save in save_steps:
         while done < save:
             began, now = time.perf_counter(), min(steps, int(save) - done)
-            runs = _segment(job, data, runs, jnp.asarray(done), jnp.asarray(now), devices)
-            jax.block_until_ready(runs.outcome)
+            first, more = jnp.asarray(done), jnp.asarray(now)
+
+            def advance(data, runs, first=first, more=more):
+                return _segment(job, data, runs, first, more, devices)
+
+            runs = at_once(advance, data, runs, together=done > 0)
+            jax.block_until_ready([part.outcome for part in runs])
             done += now
             progress.show(done)
             if now == steps:
                 steps = max(8, int(steps * min(8.0, PATIENCE / (time.perf_counter() - began))))
-        saved.append(_observe(job, data, runs, devices))
+        saved.append(at_once(lambda data, runs: _observe(job, data, runs, devices), data, runs, together=bool(saved)))
     progress.end()
-    states, losses = jax.tree.map(lambda *each: jnp.stack(each, axis=1), *saved)
-    return states, losses, runs
+    states, losses = joined(
+        [jax.tree.map(lambda *each: jnp.stack(each, axis=1), *of) for of in zip(*saved, strict=True)]
+    )
+    return states, losses, joined(runs)
 
 
 @eqx.filter_jit
