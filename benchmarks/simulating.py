@@ -1,0 +1,198 @@
+"""One-pass SGD at finite d: exact in law and on vectors, against loops by hand; exit times."""
+
+import importlib.util
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import dimfree
+from dimfree.analysis.exit_times import exit_level, random_starts
+from dimfree.simulation.vectors import embed
+
+from .timing import Row, against, growth
+
+RATE = 0.05
+START = dimfree.State(Q=jnp.eye(2), M=jnp.full((2, 1), 0.2))
+
+
+def simulation(d: int, steps: int, runs: int, method="exact", p: int = 2, k: int = 1, **options):
+    """A call of `simulate` for spherical phase retrieval, or for more teachers."""
+    problem = dimfree.PhaseRetrieval(p) if k == 1 else dimfree.TwoLayer(p, k, "square")
+    start = dimfree.State(Q=jnp.eye(p), M=jnp.full((p, k), 0.2 / k))
+    algorithm, times = dimfree.OnlineSGD(RATE, **options), np.array([0.0, steps / d])
+    key = jax.random.key(0)
+    return lambda: dimfree.simulate(problem, algorithm, start, d, times, runs=runs, key=key, method=method).state.Q
+
+
+def chain(matrices, rate, d, library, fields, rest):
+    """One step of phase retrieval on its overlaps C of students and teacher, by hand; `rest` is a chi-square."""
+    inside = (fields[..., None, :] @ library.linalg.inv(matrices) @ fields[..., :, None])[..., 0, 0]
+    student, teacher = fields[..., :2], fields[..., 2:]
+    slopes = ((student**2).mean(-1, keepdims=True) - teacher**2) * student
+    slopes = library.concatenate([slopes, library.zeros_like(teacher)], -1)
+    outer = slopes[..., :, None] * fields[..., None, :]
+    square = slopes[..., :, None] * slopes[..., None, :] * (inside + rest)[..., None, None]
+    return matrices - rate / d * (outer + library.swapaxes(outer, -1, -2)) + (rate / d) ** 2 * square
+
+
+OVERLAPS = np.block([[np.eye(2), np.full((2, 1), 0.2)], [np.full((1, 2), 0.2), np.eye(1)]])
+
+
+def exact_against_scan() -> Row:
+    """Exact simulation, 64 runs, over a jitted scan of its Markov chain, written by hand for this one problem."""
+    d, steps, runs = 1000, 5_000, 64
+
+    @jax.jit
+    def by_hand(key):
+        def step(matrices, key):
+            normals, rest = jax.random.split(key)
+            factor = jnp.linalg.cholesky(matrices)
+            fields = (factor @ jax.random.normal(normals, (runs, 3, 1)))[..., 0]
+            return chain(matrices, RATE, d, jnp, fields, jax.random.chisquare(rest, d - 3.0, (runs,))), None
+
+        starts = jnp.broadcast_to(jnp.asarray(OVERLAPS), (runs, 3, 3))
+        return jax.lax.scan(step, starts, jax.random.split(key, steps))[0]
+
+    key = jax.random.key(0)
+    return against(simulation(d, steps, runs), lambda: by_hand(key), goal=1.05)
+
+
+def exact_against_numpy() -> Row:
+    """Exact simulation, 64 runs, over the same chain in a NumPy loop, vectorised over runs."""
+    d, steps, runs, generator = 1000, 20_000, 64, np.random.default_rng(0)
+
+    def by_hand():
+        matrices = np.broadcast_to(OVERLAPS, (runs, 3, 3))
+        for _ in range(steps // 40):
+            fields = (np.linalg.cholesky(matrices) @ generator.normal(size=(runs, 3, 1)))[..., 0]
+            matrices = chain(matrices, RATE, d, np, fields, generator.chisquare(d - 3, runs))
+        return matrices
+
+    return against(simulation(d, steps, runs), by_hand, goal=0.5, per=40)
+
+
+def vectors_against_scan() -> Row:
+    """Vector simulation, d = 10^4, 16 runs, over a jitted scan written by hand for this one problem."""
+    d, steps, runs = 10_000, 100, 16
+    weights, teacher = embed(START, d)
+
+    @jax.jit
+    def by_hand(keys):
+        def one_run(key):
+            def step(W, number):
+                x = jax.random.normal(jax.random.fold_in(key, number), (d,))
+                fields, target = W @ x / d**0.5, teacher[0] @ x / d**0.5
+                error = jnp.mean(fields**2) - target**2
+                return W - RATE * jnp.outer(error * fields, x) / d**0.5, None
+
+            return jax.lax.scan(step, weights, jnp.arange(steps))[0]
+
+        W = jax.vmap(one_run)(keys)
+        return W @ jnp.swapaxes(W, 1, 2) / d
+
+    keys = jax.random.split(jax.random.key(0), runs)
+    return against(simulation(d, steps, runs, "vectors"), lambda: by_hand(keys), goal=1.05)
+
+
+def vectors_against_numpy() -> Row:
+    """Vector simulation, d = 10^4, 16 runs, over a NumPy loop, vectorised over runs."""
+    d, steps, runs, generator = 10_000, 100, 16, np.random.default_rng(0)
+    start, teacher = (np.asarray(vectors) for vectors in embed(START, d))
+
+    def by_hand():
+        W = np.repeat(start[None], runs, 0)
+        for _ in range(steps):
+            x = generator.normal(size=(runs, d, 1))
+            fields, target = (W @ x)[..., 0] / d**0.5, (x[..., 0] @ teacher[0])[:, None] / d**0.5
+            error = (fields**2).mean(1, keepdims=True) - target**2
+            W = W - RATE * (error * fields)[..., None] * x[:, None, :, 0] / d**0.5
+        return W @ W.swapaxes(1, 2) / d
+
+    return against(simulation(d, steps, runs, "vectors"), by_hand)
+
+
+def vectors_against_torch() -> Row:
+    """Vector simulation, d = 10^4, 16 runs, over a PyTorch loop with autograd, vectorised over runs."""
+    torch = importlib.import_module("torch")
+    d, steps, runs = 10_000, 100, 16
+    start, teacher = (torch.tensor(np.asarray(vectors)) for vectors in embed(START, d))
+
+    def by_hand():
+        W = start[None].repeat(runs, 1, 1).requires_grad_()
+        for _ in range(steps):
+            x = torch.randn(runs, d, 1, dtype=torch.float64)
+            fields, target = (W @ x)[..., 0] / d**0.5, (x[..., 0] @ teacher[0]) / d**0.5
+            loss = (((fields**2).mean(1) - target**2) ** 2).sum() / 2
+            (gradient,) = torch.autograd.grad(loss, W)
+            W = (W - RATE * gradient).detach().requires_grad_()
+        return None
+
+    return against(simulation(d, steps, runs, "vectors"), by_hand)
+
+
+def exact_against_vectors() -> Row:
+    """A step of exact simulation over one on vectors, d = 10^4, p = 2, 64 runs."""
+    d = 10_000
+    return against(simulation(d, 20_000, 64), simulation(d, 50, 64, "vectors"), goal=0.01, per=400)
+
+
+def cost_of_dimension() -> Row:
+    """A step of exact simulation at d = 10^9 over d = 10^3."""
+    return growth(lambda d: simulation(d, 20_000, 64, sphere=True), [10**3, 10**6, 10**9], "d", goal=1.05)
+
+
+def cost_of_dimension_of_vectors() -> Row:
+    """A step on vectors at d = 4 x 10^4 over d = 10^4: in proportion to d it would be 4."""
+    return growth(lambda d: simulation(d, 50, 16, "vectors"), [10_000, 20_000, 40_000], "d", goal=5)
+
+
+def cost_of_students() -> Row:
+    """A step of exact simulation with p = 16 students over p = 2."""
+    return growth(lambda p: simulation(1000, 2_000, 64, p=p), [2, 4, 8, 16], "p", goal=100)
+
+
+def cost_of_teachers() -> Row:
+    """A step of exact simulation with k = 8 teachers over k = 2."""
+    return growth(lambda k: simulation(1000, 2_000, 64, k=k), [2, 4, 8], "k", goal=16)
+
+
+def cost_of_runs() -> Row:
+    """A step of exact simulation of 1,024 runs over 16: in proportion it would be 64."""
+    return growth(lambda runs: simulation(1000, 2_000, runs), [16, 128, 1024], "runs", goal=64)
+
+
+def exit_time_against_simulation() -> Row:
+    """`exit_time` by simulation, with the ODE that says how long to wait, over that simulation with its end known."""
+    problem, algorithm, d, runs = dimfree.PhaseRetrieval(2), dimfree.OnlineSGD(0.1, sphere=True), 1000, 64
+    key = jax.random.key(0)
+    starts = random_starts(problem, d, runs, key=key)
+    level = exit_level(problem, problem.risk(dimfree.State(Q=jnp.eye(2), M=jnp.zeros((2, 1)))), 0.1)
+
+    def stop(state):
+        return level - problem.risk(state)
+
+    found = dimfree.exit_time(problem, algorithm, d, runs=runs, key=key, methods=("simulated",))
+    end = 2.0 * float(found.simulated.mean)
+    return against(
+        lambda: dimfree.exit_time(problem, algorithm, d, runs=runs, key=key, methods=("simulated",)).simulated.mean,
+        lambda: dimfree.simulate(problem, algorithm, starts, d, end, runs=runs, key=key, stop=stop).stopped_at,
+        goal=2.0,
+    )
+
+
+ALL = [
+    exact_against_scan,
+    exact_against_numpy,
+    exact_against_vectors,
+    vectors_against_scan,
+    vectors_against_numpy,
+    *([vectors_against_torch] if importlib.util.find_spec("torch") else []),
+    cost_of_dimension,
+    cost_of_dimension_of_vectors,
+    cost_of_students,
+    cost_of_teachers,
+    cost_of_runs,
+    exit_time_against_simulation,
+]
+QUICK = [exact_against_numpy, vectors_against_scan]
