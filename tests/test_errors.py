@@ -69,6 +69,19 @@ BAD = {
         lambda: dimfree.simulate(PROBLEM, SGD, START, 2, 1.0, runs=1, key=KEY, method="vectors"),
         "rank 3, but vectors of dimension d = 2",
     ),
+    "check of too few runs": (lambda: dimfree.check(PROBLEM, SGD, runs=1), "runs = 1 was given.*at least 16"),
+    "check of what diverges": (
+        lambda: dimfree.check(PROBLEM, dimfree.OnlineSGD(100.0)),
+        "The limit diverges at alpha.*smaller learning rate",
+    ),
+    "loss of a field that is not there": (
+        lambda: own_loss(lambda student, teacher, noise, readout: student[0] * teacher[3]),
+        "loss reads a field that is not there: index 3",
+    ),
+    "loss that does not take all arguments": (
+        lambda: own_loss(lambda student, teacher: student[0] * teacher[0]),
+        "(?s)2 positional arguments but 4 were given.*take all of them",
+    ),
     "unknown activation": (lambda: dimfree.TwoLayer(2, 1, "tnah"), "tnah.*tanh"),
     "activation with NaN": (lambda: dimfree.TwoLayer(2, 1, lambda x: jnp.log(x)), "(?i)nan"),
     "activation that returns a vector": (lambda: dimfree.TwoLayer(2, 1, lambda x: jnp.stack([x, x])), "shape"),
@@ -116,6 +129,8 @@ def test_message(name):
 
 
 WRONG_TYPES = {
+    "dimfree.random_state(problem, 10, key=0)": "key = 0 was given",
+    "dimfree.simulate(problem, sgd, start, 10, 1.0, runs=1, key=None)": "key = None was given",
     "dimfree.OnlineSGD('small')": "learning_rate = 'small' was given",
     "dimfree.OnlineSGD(0.1, batch_size=0.5)": "batch_size = 0.5 was given",
     "dimfree.simulate(problem, sgd, start, 10, 1.0, runs=1, key=key, method='euler')": "method = 'euler'",

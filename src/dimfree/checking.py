@@ -7,6 +7,7 @@ import numpy as np
 
 from .algorithms import OnlineSGD
 from .algorithms.schedules import Schedule
+from .errors import InvalidInput, positive_integer
 from .limits import MeanLimit, ode
 from .problems import Problem
 from .simulation import simulate
@@ -16,6 +17,7 @@ from .trajectory import Outcome
 
 _RATE, _TOLERANCE = -0.5, 0.2
 _DRIFT_ERRORS = 6.0  # of Student's t with 63 degrees of freedom: a false alarm once in 10^4 checks of 500 coordinates
+_FEWEST_RUNS = 16  # with fewer, the standard error of a step is itself too uncertain for a verdict
 _TIMES = 41  # the same for every simulation, so that all of them are one compilation
 
 
@@ -110,8 +112,9 @@ def check(
     - `start`: a State; a generic one with overlaps of order one if left out.
     - `alpha`: how far; about one learning time if left out.
     - `dimensions`: the values of d.
-    - `runs`: simulations for each d.
+    - `runs`: simulations for each d, at least 16: their spread says what a difference means.
     """
+    runs = positive_integer(runs, "runs", minimum=_FEWEST_RUNS)
     limit = ode(problem, algorithm) if limit is None else limit
     if start is None:
         start = _generic_start(problem)
@@ -120,6 +123,11 @@ def check(
         alpha = 2.0 if isinstance(rate, Schedule) else float(np.clip(0.5 / np.asarray(rate), 0.5, 5.0))
     times = np.linspace(0.0, alpha, _TIMES)
     theory = solve(limit, start, times)
+    if int(theory.outcome) == Outcome.DIVERGED:
+        raise InvalidInput(
+            f"The limit diverges at alpha = {float(theory.stopped_at):.3g}: there is nothing to compare. Take a "
+            "smaller learning rate, or a smaller alpha."
+        )
     moving = {"Q": not (algorithm.sphere and problem.width == 1), "M": True, "readout": limit.coordinates.readout_size}
     names = [name for name, moves in moving.items() if moves]
     distances: dict[str, list[float]] = {name: [] for name in ("all", *names)}
@@ -128,6 +136,11 @@ def check(
         simulated = simulate(problem, algorithm, start, d, times, runs=runs, key=jax.random.key(100 + index))
         completed = np.asarray(simulated.outcome) == Outcome.COMPLETED
         diverged.append(float(1 - completed.mean()))
+        if not completed.any():
+            raise InvalidInput(
+                f"All {runs} runs diverged at d = {d}: there is nothing to compare. Take a smaller learning rate, a "
+                "smaller alpha or larger dimensions."
+            )
         sup = {}
         for name in names:
             entry, path = np.asarray(getattr(simulated.state, name)), np.asarray(getattr(theory.state, name))

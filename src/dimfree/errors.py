@@ -38,6 +38,12 @@ def neurons(value: Any, name: str) -> int:
     return positive_integer(value, name, maximum=_MOST_NEURONS)
 
 
+def check_key(key: Any) -> None:
+    """An error in words if what was given as a random key is a seed, or nothing of the kind."""
+    words = f"key = {key!r} was given; give a random key, such as jax.random.key(0)."
+    require(isinstance(key, jax.Array) and (jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) or key.ndim), words)
+
+
 def nonnegative_number(value: Any, name: str, *, meaning: str = "") -> None:
     """Check that a number (or array of numbers) is finite and not negative; traced values pass."""
     if not is_concrete(value):

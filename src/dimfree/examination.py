@@ -5,11 +5,11 @@ Nothing heavy is imported before it is needed, as for the command line.
 
 import os
 import platform
-import re
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from . import extras
 
 # Extras by what they are for; what each consists of is said in the metadata of the package.
 EXTRAS = {
@@ -22,16 +22,11 @@ _PACKAGES = ("jax", "jaxlib", "diffrax", "equinox", "optimistix", "numpy", "scip
 _CACHE = "JAX_COMPILATION_CACHE_DIR"
 
 
-def absent(packages: Iterable[str]) -> list[str]:
-    """Those of the packages that are not installed."""
-    return [name for name in packages if _version(name) is None]
-
-
 def examine() -> dict[str, Any]:
     """Versions, devices, precision, cache, extras, and every problem with its remedy."""
     problems: list[dict[str, str]] = []
-    versions = {name: _version(name) for name in ("dimfree", *_PACKAGES)}
-    for name in absent(_PACKAGES):
+    versions = {name: extras.version(name) for name in ("dimfree", *_PACKAGES)}
+    for name in extras.absent(_PACKAGES):
         problems.append({"what": f"{name} is not installed.", "remedy": f"pip install {name}"})
     devices, float64 = _examine_jax(problems)
     cache = _examine_cache(problems)
@@ -105,31 +100,12 @@ def _extras() -> dict[str, dict[str, Any]]:
     """What is there of each extra, from what the package says of itself."""
     found = {}
     for name, use in EXTRAS.items():
-        packages = _packages(name)
+        packages = extras.packages(name)
         if not packages:
             continue  # an extra of another version
-        lacking = absent(packages)
-        remedy = "pip install " + " ".join(f'"{packages[name]}"' for name in lacking) if lacking else None
-        found[name] = {"use": use, "present": not lacking, "remedy": remedy}
+        present = not extras.absent(packages)
+        found[name] = {"use": use, "present": present, "remedy": None if present else extras.install(name)}
     return found
-
-
-def _packages(extra: str) -> dict[str, str]:
-    """The packages of an extra, by name, each as pip is asked for it."""
-    import importlib.metadata
-
-    asked = [line.split(";") for line in importlib.metadata.requires("dimfree") or []]
-    of_extra = [line[0].strip() for line in asked if re.search(rf"extra == ['\"]{extra}['\"]", line[-1])]
-    return {re.split(r"[^\w.-]", line)[0]: line for line in of_extra if not line.startswith("dimfree[")}
-
-
-def _version(name: str) -> str | None:
-    import importlib.metadata
-
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def print_examination(report: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dimfree
-from dimfree import examination
+from dimfree import extras
 from dimfree.cli import app
 from dimfree.cli.statement import stated
 from dimfree.stating import NAMES, dashed, find, parameters
@@ -235,9 +235,7 @@ def test_doctor_says_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setattr(jax, "devices", fail)
     (tmp_path / "file").touch()
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    monkeypatch.setattr(
-        examination, "_packages", lambda extra: {"no_such": "no_such>1"} if extra == "exact" else {"jax": ""}
-    )
+    monkeypatch.setattr(extras, "packages", lambda extra: {"no_such": "no_such>1"} if extra == "exact" else {"jax": ""})
     result = call("doctor")
     assert result.exit_code == 1
     text = " ".join(result.stdout.split())
@@ -255,9 +253,9 @@ def test_doctor_reads_the_extras_of_the_package(monkeypatch):
         'dimfree[exact]; extra == "docs"',
     ]
     monkeypatch.setattr("importlib.metadata.requires", lambda name: lines)
-    assert examination._packages("netcdf") == {"h5py": "h5py>=3"}
-    assert list(examination._packages("cluster")) == ["dask"]
-    assert examination._packages("docs") == {}
+    assert extras.packages("netcdf") == {"h5py": "h5py>=3"}
+    assert list(extras.packages("cluster")) == ["dask"]
+    assert extras.packages("docs") == {}
 
 
 def test_citations_follow_the_problem():

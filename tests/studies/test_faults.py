@@ -63,6 +63,17 @@ def test_workers_killed_at_random_moments(tmp_path, undisturbed):
     assert arrays(store) == undisturbed
 
 
+def test_workers_that_are_slow_to_come_back_are_replaced(tmp_path, undisturbed, monkeypatch):
+    monkeypatch.setenv("DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT", "100ms")  # as it seems on a busy machine
+    store = tmp_path / "store"
+    driver = start(write_study(tmp_path, DRAW), store, "--workers", "2")
+    wait_for(lambda: done(store) >= 1)
+    for worker in workers(driver):
+        kill(worker)
+    finish(driver)
+    assert arrays(store) == undisturbed
+
+
 def test_driver_killed_and_resumed(tmp_path, undisturbed):
     study, store = write_study(tmp_path, DRAW), tmp_path / "store"
     for least in (2, 7):

@@ -7,7 +7,7 @@ import numpy as np
 import optimistix
 from jaxtyping import PRNGKeyArray
 
-from ..errors import InvalidInput, positive_integer
+from ..errors import InvalidInput, check_key, positive_integer
 from ..problems import Problem
 from ..problems.base import check_problem
 from ..state import State
@@ -59,6 +59,7 @@ def critical_points(
         raise InvalidInput(f"{k} orthogonal teachers do not fit in d = {d} dimensions; take d >= {k}.")
     n = min(width + k, d)
     teachers = jnp.eye(k, n)
+    check_key(key)
     direction_key, norm_key = jax.random.split(key)
     weights = jax.random.normal(direction_key, (starts, width, n))
     weights = weights / jnp.linalg.norm(weights, axis=-1, keepdims=True)

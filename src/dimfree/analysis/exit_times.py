@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..algorithms import OnlineSGD
 from ..algorithms.schedules import FunctionSchedule, Schedule, rate_at
-from ..errors import InvalidInput, positive_integer
+from ..errors import InvalidInput, check_key, positive_integer
 from ..limits import MeanLimit, linear_noise, ode, sde
 from ..problems import Problem
 from ..simulation import random_state, simulate
@@ -191,6 +191,7 @@ def exit_time(
         >>> round(times.closed_form.noise_dressing, 3)
         2.0
     """
+    check_key(key)
     d = positive_integer(d, "d", minimum=2)
     runs = positive_integer(runs, "runs")
     asked = tuple(methods)

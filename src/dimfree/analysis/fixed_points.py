@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, PRNGKeyArray
 
 from ..algorithms.schedules import Schedule, rate_at
-from ..errors import InvalidInput, positive_integer, require
+from ..errors import InvalidInput, check_key, positive_integer, require
 from ..limits import MeanLimit
 from ..limits.drift import check_mean_limit
 from ..state import State, check_state
@@ -170,6 +170,7 @@ def fixed_points(limit: MeanLimit, *, key: PRNGKeyArray, starts: int | State = 2
     algorithm = limit.algorithm
     if isinstance(algorithm.learning_rate, Schedule) or isinstance(algorithm.readout_rate, Schedule):
         raise InvalidInput("A learning rate that changes with alpha has no fixed points; give a number.")
+    check_key(key)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     if not isinstance(starts, State):
         starts = random_points(limit, positive_integer(starts, "starts"), rng, sparse=True)

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, positive_integer
+from ..errors import InvalidInput, check_key, positive_integer
 from ..limits import MeanFieldLimit
 from ..solving import solve
 from ..state import State, WideState
@@ -39,6 +39,7 @@ def particle_error(
         raise InvalidInput(f"limit = {limit!r} was given; pass dimfree.mean_field(problem, algorithm, ...).")
     number = positive_integer(resamples, "resamples", minimum=2)
     particles = limit.start(start)
+    check_key(key)
     drawn = jax.random.randint(key, (number, particles.width), 0, particles.width)
     return np.asarray(_risks(limit, particles, jnp.asarray(save_alphas(alpha)), drawn)).std(axis=0, ddof=1)
 

@@ -10,7 +10,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from ..algorithms import OnlineSGD
 from ..algorithms.schedules import Schedule
-from ..errors import InvalidInput, positive_integer
+from ..errors import InvalidInput, check_key, positive_integer
 from ..limits import gradient_flow, mean_field, ode
 from ..problems import MultiIndex, TwoLayer
 from ..simulation import random_state, simulate
@@ -177,6 +177,7 @@ def regimes(
     d, runs = positive_integer(d, "d", minimum=problem.teacher_width + 1), positive_integer(runs, "runs", minimum=2)
     rate = float(np.asarray(algorithm.learning_rate))
     time = rate * alpha / problem.width
+    check_key(key)
     reference_key, start_key, run_key = jax.random.split(key, 3)
     if scales is None:
         scales = _error_scales(problem, algorithm, time, reference_key)

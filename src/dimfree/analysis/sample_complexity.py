@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..algorithms import OnlineSGD
 from ..algorithms.schedules import rate_at
-from ..errors import InvalidInput, positive_integer
+from ..errors import InvalidInput, check_key, positive_integer
 from ..problems import MultiIndex, Problem, TwoLayer
 from ..simulation import simulate
 from ..state import State
@@ -116,6 +116,7 @@ def sample_complexity(
     exponent = information_exponent(problem) if known else None
     growth = 0.0 if exponent is None or exponent.leap is None else max(0.0, exponent.leap - 2.0)
     medians, expected = [], None
+    check_key(key)
     for d, cell_key in zip(cells, jax.random.split(key, len(cells)), strict=True):
         sgd = algorithm if isinstance(algorithm, OnlineSGD) else algorithm(d)
         if expected is None:

@@ -171,12 +171,11 @@ def simulate(
             M_quantiles={f"{q:g}": np.quantile(M, q, axis=0) if kept.any() else None for q in _QUANTILES},
         )
         return
-    risk = np.asarray(simulated.risk)[_completed(simulated)]
-    largest = np.abs(np.asarray(simulated.state.M)).max(axis=(2, 3))[_completed(simulated)]
+    largest = np.abs(np.asarray(simulated.state.M)).max(axis=(2, 3))
     columns: dict[str, Any] = {"alpha": np.asarray(simulated.alpha)}
-    for name, values in (("risk", risk), ("largest |M|", largest)):
+    for name, values in (("risk", simulated.risk), ("largest |M|", largest)):
         for q in _QUANTILES:
-            columns[f"{name} {q:.0%}"] = np.quantile(values, q, axis=0) if len(values) else values.sum(0) * np.nan
+            columns[f"{name} {q:.0%}"] = np.quantile(_shown(simulated, values), q, axis=0)
     title = f"SGD in d = {dimension}, {runs} runs: quantiles over the runs"
     _print_times(title, problem, sgd, columns, {"simulation": simulated})
 
@@ -189,14 +188,14 @@ def check(
     dimensions: Annotated[
         str, typer.Option(metavar="NUMBERS", help="The values of d, separated by commas.")
     ] = "100,400,1600,6400",
-    runs: Annotated[int, typer.Option(help="Simulations for each d.")] = 64,
+    runs: Annotated[int, typer.Option(help="Simulations for each d, at least 16.")] = 64,
     plot: Plot = None,
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
     """Do theory and simulation agree, at the right rate?
 
-    The distance of simulated SGD from its ODE limit must fall as d^-1/2.
+    The distance of simulated SGD from its ODE limit must fall as d^-1/2. The random numbers are always the same.
 
     Exit codes: 0 they agree, 1 they do not, 2 bad input, 130 interrupted.
 
@@ -257,6 +256,19 @@ def _completed(trajectory: "Trajectory") -> Any:
     return np.atleast_1d(np.asarray(trajectory.outcome) == dimfree.Outcome.COMPLETED)
 
 
+def _shown(trajectory: "Trajectory", values: Any) -> Any:
+    """Those of the runs that completed; if none has, of all of them, NaN from where each has diverged."""
+    import numpy as np
+
+    values, kept = np.asarray(values), _completed(trajectory)
+    if trajectory.runs is not None and kept.any():
+        return values[kept]
+    diverged = np.asarray(trajectory.outcome) == dimfree.Outcome.DIVERGED
+    end = np.where(diverged, np.asarray(trajectory.stopped_at), np.inf)
+    gone = np.asarray(trajectory.alpha) >= end[..., None]
+    return np.where(gone.reshape(*gone.shape, *[1] * (values.ndim - gone.ndim)), np.nan, values)
+
+
 def _outcomes(trajectory: "Trajectory") -> dict[str, int]:
     """How many runs ended in which way."""
     import numpy as np
@@ -269,18 +281,16 @@ def _record(trajectory: "Trajectory") -> dict[str, Any]:
     """A trajectory for JSON: of many runs, the mean over those that completed, and quantiles of the risk."""
     import numpy as np
 
-    many, kept = trajectory.runs is not None, _completed(trajectory)
+    many = trajectory.runs is not None
 
     def mean(array: Any) -> Any:
         if array is None:
             return None
-        array = np.asarray(array)
-        if not many:
-            return array
-        return array[kept].mean(axis=0) if kept.any() else np.full(array.shape[1:], np.nan)
+        shown = _shown(trajectory, array)
+        return shown.mean(axis=0) if many else shown
 
     risk = np.asarray(trajectory.risk)
-    low, middle, high = np.quantile(risk[kept], _QUANTILES, axis=0) if many and kept.any() else (None,) * 3
+    low, middle, high = np.quantile(_shown(trajectory, risk), _QUANTILES, axis=0) if many else (None,) * 3
     deviation = None
     if trajectory.covariance is not None:
         deviation = dict(zip(trajectory.labels, np.asarray(trajectory.standard_deviation).T, strict=True))
@@ -329,11 +339,14 @@ def _print_times(
     import numpy as np
 
     shown = np.linspace(0, len(columns["alpha"]) - 1, _SHOWN).round().astype(int)
-    ended = [
-        f"{what}: {number} of {trajectory.runs or 1} ended early ({name.replace('_', ' ')})."
-        for what, trajectory in made.items()
-        for name, number in _outcomes(trajectory).items()
-        if number and name != "completed"
-    ]
+    ended = []
+    for what, trajectory in made.items():
+        for name, number in _outcomes(trajectory).items():
+            if number and name != "completed":
+                first = float(np.nanmin(np.asarray(trajectory.stopped_at)))
+                ended.append(
+                    f"{what}: {number} of {trajectory.runs or 1} ended early ({name.replace('_', ' ')}), the first at "
+                    f"alpha = {first:.3g}." + (" Take a smaller --learning-rate." if name == "diverged" else "")
+                )
     few = {name: np.asarray(values)[shown].tolist() for name, values in columns.items()}
     print_table(title, few, above=(problem, sgd), below=ended)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from .. import examination
+from .. import extras
 
 if TYPE_CHECKING:
     import xarray
@@ -141,7 +141,7 @@ def print_table(
 
 
 def _cell(value: Any) -> str:
-    if value is None:
+    if value is None or value != value:  # what is not a number is not there
         return ""
     if isinstance(value, str):
         return value
@@ -164,11 +164,8 @@ def check_targets(plot: Path | None = None, output: Path | None = None) -> None:
         if output.suffix not in _EXTRAS:
             raise invalid(f"--output {output} was given; its name must end in .nc (NetCDF) or .zarr.")
         extra, packages = _EXTRAS[output.suffix]
-        if absent := examination.absent(packages):
-            raise invalid(
-                f"--output {output} needs {' and '.join(absent)}: pip install {' '.join(absent)}, "
-                f"or the extra {extra} of dimfree."
-            )
+        if absent := extras.absent(packages):
+            raise invalid(f"--output {output} needs {' and '.join(absent)}: {extras.install(extra)}")
 
 
 def save_picture(path: Path | None, draw: Callable[[], Any]) -> None:

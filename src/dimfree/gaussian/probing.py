@@ -30,9 +30,13 @@ def probe(function: Callable, dimension: int, *, name: str, arguments: str) -> b
         try:
             result = jax.eval_shape(function, jnp.zeros(dimension))
         except Exception as error:
-            raise InvalidInput(
-                f"{name} could not be evaluated by JAX for {arguments}: {type(error).__name__}: {error}\n{remedy}"
-            ) from error
+            words = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            if isinstance(error, TypeError) and "positional argument" in words:
+                remedy = (
+                    "It is called with these arguments, in this order; take all of them, also those it has no use for."
+                )
+            raise InvalidInput(f"{name} could not be evaluated by JAX for {arguments}: {words}\n{remedy}") from error
+        _check_indices(function, dimension, name, arguments)
         if getattr(result, "shape", None) != ():
             found = f"an array of shape {result.shape}" if hasattr(result, "shape") else f"a {type(result).__name__}"
             raise InvalidInput(
@@ -53,6 +57,18 @@ def probe(function: Callable, dimension: int, *, name: str, arguments: str) -> b
                 "guard divisions, logarithms and square roots in it, and their derivatives."
             )
     return not any(_has_jump(samples) for samples in (*values, *slopes, *curvatures))
+
+
+def _check_indices(function: Callable, dimension: int, name: str, arguments: str) -> None:
+    """Refuse a function that reads fields that are not there: JAX would give it the last one instead."""
+    try:
+        function(np.zeros(dimension))
+    except IndexError as error:
+        raise InvalidInput(
+            f"{name} reads a field that is not there: {error}. It is given {arguments}: change the widths or the index."
+        ) from error
+    except Exception:  # what NumPy's arrays cannot do and JAX's can is no fault of the function
+        return
 
 
 def _along_lines(function: Callable, dimension: int):

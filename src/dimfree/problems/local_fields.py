@@ -48,7 +48,7 @@ class LocalFields(FieldProblem):
         def of_fields(fields):
             return loss(fields[:p], fields[p : p + k], fields[p + k], stand_in)
 
-        readout_words = "None" if stand_in is None else f"a readout of shape ({size},)"
+        readout_words = "no readout (None)" if stand_in is None else f"a readout of shape ({size},)"
         self.smooth = probe(
             of_fields,
             p + k + 1,

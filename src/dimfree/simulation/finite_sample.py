@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from numpy.typing import ArrayLike
 
 from ..algorithms import OnlineSGD, ReusedData
-from ..errors import InvalidInput, is_concrete, positive_integer
+from ..errors import InvalidInput, check_key, is_concrete, positive_integer
 from ..problems.base import check_problem
 from ..problems.field_problem import FieldProblem
 from ..state import State, check_state
@@ -83,6 +83,7 @@ def simulate_reused(
     states = _states(problem, algorithm, start, runs, d)
     rate = float(algorithm.learning_rate)
     times = save_alphas(time, clock="time")
+    check_key(key)
     if not isinstance(times, np.ndarray) or not is_concrete(key):
         raise InvalidInput("time or key is traced; a simulation on reused data runs outside jit, vmap and grad.")
     save_steps = np.round(times / rate).astype(int)

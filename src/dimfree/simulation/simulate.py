@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import ArrayLike
 
 from ..algorithms import OnlineSGD
-from ..errors import InvalidInput, is_concrete, positive_integer
+from ..errors import InvalidInput, check_key, is_concrete, positive_integer
 from ..problems import Problem
 from ..state import State, check_state
 from ..trajectory import Outcome, Trajectory, check_starts, provenance, save_alphas
@@ -72,6 +72,7 @@ def simulate(
         raise InvalidInput(f"method = {method!r} was given; choose 'exact' (any d) or 'vectors'.")
     if method == "vectors":
         vectors.embed(jax.tree.map(lambda leaf: leaf[0], states), d)  # says in words when it cannot be done
+    check_key(key)
     devices = devices_for(runs, key)
     bytes_per_run = _bytes_per_run(problem, algorithm, d, method)
     lanes = int(np.clip(memory // (bytes_per_run * len(devices)), 1, min(LANES, runs // len(devices))))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, is_concrete, nonnegative_number, positive_integer
+from ..errors import InvalidInput, check_key, is_concrete, nonnegative_number, positive_integer
 from ..gaussian.chi_square import chi_square
 from ..gaussian.factor import psd_factor
 from ..problems import Problem
@@ -61,6 +61,7 @@ def random_state(
     - `readout_scale`: standard deviation of a random Gaussian readout; the problem's own readout if left out.
     - `wide`: whether to give a [`WideState`], which does not hold the p^2 overlaps among students; for [`mean_field`].
     """
+    check_key(key)
     d = positive_integer(d, "d")
     p, k = problem.width, problem.teacher_width
     P = jnp.eye(k) if P is None else jnp.asarray(P, float)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import ArrayLike
 
 from ..algorithms.reused import MultiPassSGD, ReusedData
-from ..errors import InvalidInput, is_concrete, positive_integer
+from ..errors import InvalidInput, check_key, is_concrete, positive_integer
 from ..gaussian.rules import sobol_normals
 from ..limits.dmft import Process
 from ..problems.base import Problem
@@ -135,6 +135,7 @@ def dmft(
     if paths is not None and (paths < 2 or paths & (paths - 1)):
         raise InvalidInput(f"paths = {paths} was given; take a power of two (the points are those of a Sobol net).")
     most = positive_integer(most_populations, "most_populations", minimum=_FEWEST)
+    check_key(key)
     keys = jax.random.split(key, most)
     made: dict[tuple[bytes, int], _Curves] = {}  # the choice of the grid has made the first of each already
 

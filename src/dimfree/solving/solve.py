@@ -13,7 +13,7 @@ import optimistix
 from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, is_concrete, positive_integer
+from ..errors import InvalidInput, check_key, is_concrete, positive_integer
 from ..limits import DiffusionLimit, Limit, LinearNoiseLimit, MeanFieldLimit, MeanLimit
 from ..state import State, WideState, check_state
 from ..trajectory import Outcome, Trajectory, check_start, check_starts, provenance, save_alphas
@@ -63,6 +63,7 @@ def solve(
             raise InvalidInput(
                 "A diffusion is random: give solve the number of paths and a key, runs=64, key=jax.random.key(0)."
             )
+        check_key(key)
         begin = check_starts(limit.problem, begin, positive_integer(runs, "runs"), trained=trained)
         check_state(begin, sphere=limit.algorithm.sphere)
     elif isinstance(limit, MeanFieldLimit):

@@ -6,6 +6,8 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] in ("dimfree", "jax"):
         raise
-    raise ImportError(f"Studies need {error.name}: pip install 'dimfree[cluster]'", name=error.name) from error
+    from ..extras import install
+
+    raise ImportError(f"Studies need {error.name}: {install('cluster')}", name=error.name) from error
 
 __all__ = ["Study", "open_study"]

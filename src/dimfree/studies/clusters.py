@@ -10,13 +10,15 @@ from typing import Any, Literal
 
 import dask.config
 from dask.system import CPU_COUNT
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Status
+from tornado.ioloop import PeriodicCallback
 
 from ..errors import InvalidInput
 
 Kind = Literal["local", "slurm", "address", "inline"]
 KINDS = ("local", "slurm", "address", "inline")
 _DEATHS = 6  # of workers, after which a task that was with each of them is given back
+_LOOK_EVERY = 2.0  # seconds, for workers that are gone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Cluster:
                 client = Client(self.address, timeout="20s", set_as_default=False)
             else:
                 cluster = stack.enter_context(self._local() if self.kind == "local" else self._slurm(store))
+                stack.enter_context(_kept_up(cluster, self.number))
                 client = Client(cluster, set_as_default=False)
             yield stack.enter_context(client)
 
@@ -95,7 +98,8 @@ class Cluster:
             "walltime": self.walltime,
             "interface": self.interface,
         }
-        cluster = SLURMCluster(
+        return SLURMCluster(
+            n_workers=self.number,
             cores=1,
             processes=1,
             memory=self.memory or "4GB",
@@ -107,9 +111,28 @@ class Cluster:
             scheduler_options={"dashboard_address": "127.0.0.1:0"},
             **{name: value for name, value in options.items() if value is not None},
         )
-        # Jobs that end (cancelled, out of time) are submitted again.
-        cluster.adapt(minimum_jobs=self.number, maximum_jobs=self.number, interval="2s")
-        return cluster
+
+
+@contextlib.contextmanager
+def _kept_up(cluster: Any, number: int) -> Iterator[None]:
+    """Start workers anew whose process or job has ended.
+
+    Dask forgets a worker that was lost and does not come back soon, as on a busy machine or when its job is cancelled.
+    With the last of them a study would wait forever.
+    """
+
+    def look() -> None:
+        for name, worker in list(cluster.workers.items()):
+            if worker.status in (Status.closed, Status.failed):
+                del cluster.workers[name]
+        cluster.scale(number)
+
+    looking = PeriodicCallback(look, _LOOK_EVERY * 1000)
+    cluster.loop.add_callback(looking.start)
+    try:
+        yield
+    finally:
+        cluster.loop.add_callback(looking.stop)
 
 
 def environment() -> dict[str, str]:

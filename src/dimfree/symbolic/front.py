@@ -3,6 +3,7 @@
 import importlib.util
 from typing import Any, Literal
 
+from .. import extras
 from ..algorithms import OnlineSGD
 from ..errors import InvalidInput
 from ..gaussian.erf import Erf
@@ -63,9 +64,7 @@ def equations(
     if sizes not in (None, "symbolic", "given"):
         raise InvalidInput(f"sizes = {sizes!r} was given; choose 'symbolic' or 'given'.")
     if importlib.util.find_spec("sympy") is None:
-        raise InvalidInput(
-            'Equations in symbols need sympy: pip install "sympy>=1.14" "mpmath<1.4", or dimfree[exact].'
-        )
+        raise InvalidInput(f"Equations in symbols need sympy: {extras.install('exact')}")
     if algorithm.readout_rate is not None and problem.readout is None:
         raise InvalidInput("readout_rate was given, but the problem has no readout to train.")
     if not isinstance(problem, TwoLayer | SpikedTensor):
