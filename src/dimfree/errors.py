@@ -41,7 +41,7 @@ def neurons(value: Any, name: str) -> int:
 def check_key(key: Any) -> None:
     """An error in words if what was given as a random key is a seed, or nothing of the kind."""
     words = f"key = {key!r} was given; give a random key, such as jax.random.key(0)."
-    require(isinstance(key, jax.Array) and (jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) or key.ndim), words)
+    require(isinstance(key, jax.Array) and (jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key) or key.ndim), words)
 
 
 def nonnegative_number(value: Any, name: str, *, meaning: str = "") -> None:

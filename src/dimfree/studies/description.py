@@ -1,6 +1,7 @@
 """What a study is: a description that a file holds, checked before anything runs."""
 
 import math
+import typing
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -215,11 +216,42 @@ def checked(fields: Any, model: type[Description]) -> Description:
 
 def in_words(error: pydantic.ValidationError) -> str:
     """What is wrong with a description."""
-    lines = []
-    for problem in error.errors(include_url=False, include_context=False):
-        # Pydantic names the alternatives of an axis as well, which the user has not.
-        where = ".".join(str(part) for part in problem["loc"] if part != "Grid" and "[" not in str(part))
-        shown = problem["type"] != "missing" and not isinstance(problem["input"], dict)
-        given = f" (given: {problem['input']!r:.60})" if shown else ""
-        lines.append(f"{where or 'study'}: {problem['msg'].removeprefix('Value error, ')}{given}")
+    lines = [_line(problem) for problem in error.errors(include_url=False) if not _of_the_other_kind(problem)]
     return "The study is not well stated.\n  " + "\n  ".join(dict.fromkeys(lines))
+
+
+def _line(problem: Any) -> str:
+    # Pydantic names the alternatives of an axis as well, which the user has not.
+    loc = [part for part in problem["loc"] if part != "Grid" and "[" not in str(part)]
+    where = ".".join(str(part) for part in loc) or "study"
+    if problem["type"] == "missing":
+        return f"{where}: is not given"
+    if problem["type"] == "union_tag_not_found":
+        return f"{where}.name: is not given"
+    if problem["type"] == "union_tag_invalid":
+        return f"{where}.name: {problem['ctx']['tag']!r} was given; choose one of {problem['ctx']['expected_tags']}"
+    if problem["type"] == "extra_forbidden":
+        known = ", ".join(_fields(loc[:-1]))
+        return f"{where}: there is no such key; {'.'.join(map(str, loc[:-1])) or 'a study'} has {known}"
+    given = "" if isinstance(problem["input"], dict) else f" (given: {problem['input']!r:.60})"
+    return f"{where}: {problem['msg'].removeprefix('Value error, ')}{given}"
+
+
+def _of_the_other_kind(problem: Any) -> bool:
+    """Whether this is what is wrong with a grid as a list of values, or with a list as a grid: it is none."""
+    kind = {"list_type": dict, "model_type": list, "model_attributes_type": list}.get(problem["type"], ())
+    return isinstance(problem["input"], kind)
+
+
+def _fields(loc: list[Any]) -> list[str]:
+    """The keys that there are at a place of the file."""
+    if loc[:1] == ["axes"]:
+        model: type[pydantic.BaseModel] = Grid
+    elif loc[:1] == ["refine"]:
+        model = Refinement
+    elif loc[:1] == ["compute"]:
+        kinds = typing.get_args(typing.get_args(Computation)[0])
+        model = next(kind for kind in kinds if typing.get_args(kind.model_fields["name"].annotation) == (loc[1],))
+    else:
+        model = Description
+    return [field.alias or name for name, field in model.model_fields.items()]
