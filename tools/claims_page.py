@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dimfree.citations import reference
 from dimfree.papers import PAPERS, Claim, find
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "papers.md"
@@ -49,7 +50,8 @@ def main() -> None:
             for verdict, word in (("agrees", "agree"), ("misprint", "misprints"), ("differs", "differ"))
         )
         figures = "".join(f"- `{figure.name}`: {figure.title}\n" for figure in paper.figures)
-        parts.append(f"## {paper.title}\n\n`{name}`: {len(claims)} statements; {counts}. Figures:\n\n{figures}\n")
+        parts.append(f"## {paper.title}\n\n{reference(name)}\n\n")
+        parts.append(f"`{name}`: {len(claims)} statements; {counts}. Figures:\n\n{figures}\n")
         parts.append("| where | statement | printed / ours | difference | verdict | notes |\n")
         parts.append("| --- | --- | --- | --- | --- | --- |\n")
         parts.append("\n".join(row(claim) for claim in claims) + "\n\n")

@@ -18,6 +18,7 @@ from pathlib import Path
 import matplotlib
 from PIL import Image
 
+from dimfree.citations import reference
 from dimfree.papers import PAPERS, find, reproduce
 
 matplotlib.use("Agg")
@@ -109,7 +110,7 @@ def write(known: dict[str, dict]) -> None:
         figures = [figure for figure in paper.figures if f"{paper.name}/{figure.name}" in known]
         if not figures:
             continue
-        parts.append(f"## {paper.title}\n\n")
+        parts.append(f"## {paper.title}\n\n{reference(paper.name)}\n\n")
         parts += [section(paper.name, each.name, each.title, known[f"{paper.name}/{each.name}"]) for each in figures]
     PAGE.write_text("".join(parts).rstrip() + "\n")
 

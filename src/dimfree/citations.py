@@ -1,6 +1,8 @@
 """What to cite for what was used."""
 
 import importlib.metadata
+import re
+import unicodedata
 from typing import Any
 
 from .algorithms import OnlineSGD
@@ -29,6 +31,8 @@ _ENTRIES = {
   number  = {3},
   pages   = {035029},
   year    = {2021},
+  eprint        = {2103.04902},
+  archiveprefix = {arXiv},
 }""",
     "benarous2022": r"""@inproceedings{benarous2022,
   author        = {Ben Arous, G{\'e}rard and Gheissari, Reza and Jagannath, Aukosh},
@@ -92,6 +96,28 @@ def cite(*objects: Any) -> str:
             f"it has {', '.join(_ENTRIES)}."
         )
     return "\n\n".join([_own_entry(), *(_ENTRIES[key] for key in _ENTRIES if key in keys)])
+
+
+def reference(key: str) -> str:
+    """A source in one line of text: authors, year, where it is; its key where there is no entry."""
+    if key not in _ENTRIES:
+        return key
+    fields = {
+        name: " ".join(value.split())
+        for name, value in re.findall(r"(\w+)\s*= \{((?:[^{}]|\{[^{}]*\})*)\}", _ENTRIES[key])
+    }
+    names = [author.split(",")[0] for author in fields["author"].split(" and ")]
+    authors = " & ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    where = fields.get("journal") or fields.get("booktitle") or fields.get("howpublished", "")
+    place = f"{where} {fields['volume']} ({fields['pages']})" if "pages" in fields else where
+    link = f"<https://arxiv.org/abs/{fields['eprint']}>" if "eprint" in fields else ""
+    link = f"<https://doi.org/{fields['doi']}>" if "doi" in fields else link
+    text = ", ".join(part for part in (f"{authors} {fields['year']}", place, link) if part)
+    return (
+        re.sub(r"\{\\'(\w)\}", lambda match: unicodedata.normalize("NFC", match[1] + "\u0301"), text)
+        .replace("``", '"')
+        .replace("''", '"')
+    )
 
 
 def _sources(item: Any) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..citations import reference
+
 if TYPE_CHECKING:
     from .report import Part
 
@@ -79,7 +81,8 @@ def page(parts: "Sequence[tuple[Part, dict[str, Any] | None]]", titles: Mapping[
     ]
     papers = list(dict.fromkeys(part.paper for part, _ in parts))
     sections = [
-        f'<h2 id="{_text(paper)}">{_text(titles[paper])}</h2>\n<p class="soft"><code>{_text(paper)}</code></p>\n'
+        f'<h2 id="{_text(paper)}">{_text(titles[paper])}</h2>\n'
+        f'<p class="soft">{_reference(paper)} <code>{_text(paper)}</code></p>\n'
         + "\n".join(_part(part, record) for part, record in parts if part.paper == paper)
         for paper in papers
     ]
@@ -186,6 +189,13 @@ def _contents(
 def _counts(records: Sequence[dict[str, Any]]) -> dict[str, int]:
     verdicts = [claim["verdict"] for record in records for claim in record["claims"]]
     return {verdict: verdicts.count(verdict) for verdict in _VERDICTS}
+
+
+def _reference(paper: str) -> str:
+    """Authors and place, with a link."""
+    words, _, link = reference(paper).partition("<")
+    link = link.removesuffix(">")
+    return _text(words) + (f'<a href="{_text(link)}">{_text(link)}</a>' if link else "")
 
 
 def _versions(records: Sequence[dict[str, Any]]) -> str:
