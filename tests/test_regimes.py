@@ -36,7 +36,7 @@ def test_expected_errors_are_those_measured(result):
 @pytest.mark.slow
 def test_the_report_has_a_row_for_each_limit(result):
     text = str(result)
-    assert text.startswith(f"Use the {result.recommended}: p = 8, d = 400")
+    assert text.startswith(f"Use the limit {result.recommended!r}: p = 8, d = 400")
     for name in LIMITS:
         assert f"\n  {name}" in text
     assert text.count("<-") == 1

@@ -91,7 +91,7 @@ def test_the_line_is_the_theory_and_the_dots_are_the_mean(theory, runs):
     low, high = np.quantile(np.asarray(runs.risk), [0.1, 0.9], axis=0)
     assert band.min() == pytest.approx(low.min())
     assert band.max() == pytest.approx(high.max())
-    assert legend(axes) == ["ODE", "simulation, d = 100, 8 runs"]
+    assert legend(axes) == ["ODE", "simulation, d = 100, 8 runs: mean, 10-90%"]
     assert axes.get_ylabel() == "risk"
     assert "samples" in axes.get_xlabel()
 
@@ -170,7 +170,7 @@ def test_runs_that_ended_early_are_drawn_to_their_end_and_counted(theory, runs):
     stopped_at[0] = 0.55
     ended = subset(runs, 8, outcome=jax.numpy.asarray(outcome), stopped_at=jax.numpy.asarray(stopped_at))
     axes = dimfree.plot.compare(theory, ended)
-    assert legend(axes)[1] == "simulation, d = 100, 8 runs (1 diverged)"
+    assert legend(axes)[1] == "simulation, d = 100, 8 runs (1 diverged): mean, 10-90%"
     _, thin, cross, dots = axes.get_lines()
     assert x_of(thin)[-1] == 0.55
     assert cross.get_marker() == "x"

@@ -221,7 +221,7 @@ def exit_time(
     horizon, deterministic = _first_exits(limit, starts, stop)
     typical = float(np.median(deterministic))
     if "ode" in asked:
-        found["ode"] = _estimate(deterministic, horizon, "no noise: too long by log(1 + v) / (2 rate), whatever d is")
+        found["ode"] = _estimate(deterministic, horizon, "no noise: too long, however large d is")
     if not np.isfinite(typical):
         notes.append(
             f"The ODE of the median start has not left by alpha = {horizon:.4g}, so neither dressed starts nor paths "

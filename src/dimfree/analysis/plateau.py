@@ -58,7 +58,7 @@ def rest(limit: MeanLimit) -> State:
             if float(jnp.max(jnp.abs(final.M))) > 1e-6 and float(growth) <= 1e-6 * float(scale):
                 raise InvalidInput(
                     "There is no plateau: from students without overlap SGD goes straight to a stable end, with risk "
-                    f"{float(problem.risk(final)):.4g}. Use dimfree.solve for the time it takes."
+                    f"{float(problem.risk(final)):.4g}. Solving the ODE gives the time it takes."
                 )
             return final
         horizon *= 3

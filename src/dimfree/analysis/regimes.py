@@ -112,7 +112,7 @@ class RegimeMap:
 
     def __str__(self) -> str:
         lines = [
-            f"Use the {self.recommended}: p = {self.p}, d = {self.d}, learning rate {self.learning_rate:g}, "
+            f"Use the limit {self.recommended!r}: p = {self.p}, d = {self.d}, learning rate {self.learning_rate:g}, "
             f"{self.alpha * self.d:.4g} samples (time {self.time:.3g})",
             f"  errors of the risk (at the start {self.scales.risk:.3g})",
             "  limit            cost   theorem's rate   expected   measured",

@@ -163,6 +163,8 @@ def _describe(trajectory: Trajectory) -> str:
             words += f" ({word} at {clock} = {float(trajectory.stopped_at):.3g})"
         else:
             words += f" ({count} {word})"
+    if trajectory.runs is not None and np.sum(outcomes == Outcome.COMPLETED) >= _FEW:
+        words += ": mean, 10-90%"
     return words
 
 

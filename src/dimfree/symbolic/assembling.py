@@ -72,7 +72,7 @@ def expansion(problem: TwoLayer, algorithm: OnlineSGD, limit: str, order: int, *
     if not alphabet.sphere or not alphabet.orthonormal_teachers:
         raise InvalidInput(
             f"hermite_order = {order} was given, but norms change (sphere=False) or teachers are any: Hermite "
-            "coefficients are those at unit norm. Use OnlineSGD(..., sphere=True) with orthonormal teachers; "
+            "coefficients are those at unit norm. Use sphere=True (--sphere in a terminal) with orthonormal teachers; "
             "dimfree.ode has the numbers of the others."
         )
     if limit == "sde":

@@ -102,7 +102,8 @@ def equations(
     if coefficients is None:
         raise InvalidInput(
             f"The activation {problem.activation.name!r} is neither a polynomial nor erf: its averages have no closed "
-            "form. Pass hermite_order=4, say, for a series in its Hermite coefficients up to that order, on the sphere."
+            "form. On the sphere, hermite_order=4 (--hermite-order 4 --sphere in a terminal), say, gives a series in "
+            "its Hermite coefficients up to that order."
         )
     wide = problem.width * problem.teacher_width > 1
     symbolic = sizes == "symbolic" or (sizes is None and quadratic and wide and limit != "sde")
