@@ -51,6 +51,6 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Timings: what a step costs as the dimension grows."""
-    install(session)
-    session.run("python", "benchmarks/ratios.py", *session.posargs)
+    """The library against the bare engine and against loops by hand; `nox -s bench -- --quick` for a minute of it."""
+    install(session, "cluster")
+    session.run("python", "-m", "benchmarks", *session.posargs)

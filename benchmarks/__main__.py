@@ -15,14 +15,16 @@ from .timing import Row
 SUBJECTS = (solving, simulating, reused, populations, studying, starting)
 
 
-def measured(benchmarks: list[Callable[[], Row]]) -> dict[str, dict]:
-    """The table, row by row as it is measured."""
+def measured(benchmarks: list[Callable[[], Row]], file: Path | None = None) -> dict[str, dict]:
+    """The table, printed and written row by row as it is measured."""
     table = {}
     for benchmark in benchmarks:
         began = time.perf_counter()
         row = benchmark()
         table[benchmark.__name__] = dataclasses.asdict(row) | {"took": round(time.perf_counter() - began, 1)}
         print(f"{benchmark.__name__:40s}{row}", flush=True)
+        if file is not None:
+            file.write_text(json.dumps(table, indent=1) + "\n")
     return table
 
 
@@ -49,9 +51,7 @@ def main() -> None:
     benchmarks = [each for subject in SUBJECTS for each in (subject.QUICK if given.quick else subject.ALL)]
     if given.only:
         benchmarks = [each for each in benchmarks if each.__name__ in given.only]
-    table = measured(benchmarks)
-    if given.json:
-        given.json.write_text(json.dumps(table, indent=1) + "\n")
+    table = measured(benchmarks, given.json)
     if given.record:
         RECORD.write_text(json.dumps({name: round(row["least"], 4) for name, row in table.items()}, indent=1) + "\n")
     if given.check:

@@ -96,16 +96,16 @@ def wide(p: int):
 
 
 def wide_network_against_diffrax() -> Row:
-    """`solve` of `mean_field`, 256 neurons, over the same right-hand side handed to Diffrax."""
-    limit, start, times = wide(256)
+    """`solve` of `mean_field`, 64 neurons, over the same right-hand side handed to Diffrax."""
+    limit, start, times = wide(64)
     return against(lambda: dimfree.solve(limit, start, times).state.M, by_diffrax(limit, start, times), goal=1.05)
 
 
 def wide_network_against_ode() -> Row:
-    """`solve` of `mean_field` over `solve` of `ode`, both of 64 neurons."""
-    limit, start, times = wide(64)
-    M = 0.3 * jax.random.normal(jax.random.key(0), (64, 2))
-    full, whole = dimfree.ode(limit.problem, limit.algorithm), dimfree.State(Q=M @ M.T + jnp.eye(64), M=M)
+    """`solve` of `mean_field` over `solve` of `ode`, both of 32 neurons."""
+    limit, start, times = wide(32)
+    M = 0.3 * jax.random.normal(jax.random.key(0), (32, 2))
+    full, whole = dimfree.ode(limit.problem, limit.algorithm), dimfree.State(Q=M @ M.T + jnp.eye(32), M=M)
     return against(
         lambda: dimfree.solve(limit, start, times).state.M,
         lambda: dimfree.solve(full, whole, times).state.M,
@@ -116,13 +116,13 @@ def wide_network_against_ode() -> Row:
 
 
 def cost_of_width() -> Row:
-    """`mean_field` at 4,096 neurons over 256: in proportion to p it would be 16."""
+    """`mean_field` at 1,024 neurons over 64: in proportion to p it would be 16."""
 
     def call(p):
         limit, start, times = wide(p)
         return lambda: dimfree.solve(limit, start, times).state.M
 
-    return growth(call, [256, 1024, 4096], "p", goal=20)
+    return growth(call, [64, 256, 1024], "p", goal=20)
 
 
 def cost_of_student() -> Row:

@@ -72,37 +72,40 @@ def solve(
         begin = check_start(limit.problem, begin, trained=trained)
         check_state(begin, sphere=limit.algorithm.sphere)
     alphas = jnp.asarray(save_alphas(alpha))
-    settings = {
-        "limit": _name(limit),
-        "problem": limit.problem,
-        "algorithm": limit.algorithm,
-        "expectation": _expectation(limit, begin),
-    }
     if isinstance(limit, DiffusionLimit):
         assert key is not None
         assert runs is not None
         keys = jax.random.split(key, runs)
         arrays = _solve_diffusion(limit, begin, alphas, keys, positive_integer(steps, "steps"), stop)
-        settings |= {"d": limit.d, "solver": f"Euler-Maruyama, {steps} steps", "key": _key_words(key)}
+        made_by = {"d": limit.d, "solver": f"Euler-Maruyama, {steps} steps", "key": _key_words(key)}
     elif isinstance(limit, MeanLimit) and slides(limit):
         if limit.algorithm.sphere:
             raise InvalidInput("A drift that jumps is integrated without the sphere only: use sphere=False.")
         arrays = solve_sliding(limit, begin, alphas, positive_integer(steps, "steps"), _DIVERGED_ABOVE, stop)
-        settings["solver"] = f"Heun with projection on sliding surfaces, {steps} steps"
+        made_by = {"solver": f"Heun with projection on sliding surfaces, {steps} steps"}
     else:
         # The averages over a wide network's fields are smooth in the State, whatever the activation.
         smooth = isinstance(limit, MeanFieldLimit) or limit.problem.smooth or _mean_of(limit).is_closed_form
         rough = not smooth
         relative_tolerance = (1e-5 if rough else 1e-8) if relative_tolerance is None else relative_tolerance
         absolute_tolerance = (1e-7 if rough else 1e-10) if absolute_tolerance is None else absolute_tolerance
-        tolerances = (jnp.asarray(relative_tolerance), jnp.asarray(absolute_tolerance))
+        tolerances = tuple(
+            np.asarray(number) if is_concrete(number) else number for number in (relative_tolerance, absolute_tolerance)
+        )
         arrays = _solve_mean(limit, begin, alphas, tolerances, max_steps, stop)
-        settings["solver"] = f"Tsit5, relative tolerance {relative_tolerance}, absolute {absolute_tolerance}"
+        made_by = {"solver": f"Tsit5, relative tolerance {relative_tolerance}, absolute {absolute_tolerance}"}
+    # What is recorded is put into words while the solver computes.
     return Trajectory(
         alpha=alphas,
         problem=limit.problem,
         labels=limit.coordinates.labels,
-        provenance=provenance(**settings),
+        provenance=provenance(
+            limit=_name(limit),
+            problem=limit.problem,
+            algorithm=limit.algorithm,
+            expectation=_expectation(limit, begin),
+            **made_by,
+        ),
         **arrays,
     )
 
