@@ -16,7 +16,7 @@ PHASE = dimfree.LocalFields(
     lambda student, teacher, noise, readout: (student[0] ** 2 - teacher[0] ** 2) ** 2 / 4, width=1, teacher_width=1
 )
 START = dimfree.State(Q=[[1.0]], M=[[0.2]])
-RATE, ALPHA, D, STEPS = 0.001, 3.0, 1000, 40
+RATE, ALPHA, D, STEPS = 0.001, 3.0, 1000, 100
 SHORT, LONG = 16, 16 + STEPS  # a step is the difference of two lengths, so that data and starts are not counted
 
 
@@ -31,8 +31,8 @@ def lengths(algorithm, *, d: int = D, **options):
 
 
 def step(times):
-    """Seconds of a step of all runs; no less than a tenth of its share, where the machine was disturbed."""
-    return np.maximum(times["long"] - times["short"], times["long"] * 0.1) / STEPS
+    """Seconds of a step of all runs; no less than a fiftieth of its share, where the machine was disturbed."""
+    return np.maximum(times["long"] - times["short"], times["long"] / 50) / STEPS
 
 
 def of_products(dtype: str, goal: float | None = 1.43) -> Row:

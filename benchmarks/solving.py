@@ -102,10 +102,10 @@ def wide_network_against_diffrax() -> Row:
 
 
 def wide_network_against_ode() -> Row:
-    """`solve` of `mean_field` over `solve` of `ode`, both of 32 neurons."""
-    limit, start, times = wide(32)
-    M = 0.3 * jax.random.normal(jax.random.key(0), (32, 2))
-    full, whole = dimfree.ode(limit.problem, limit.algorithm), dimfree.State(Q=M @ M.T + jnp.eye(32), M=M)
+    """`solve` of `mean_field` over `solve` of `ode`, both of 64 neurons."""
+    limit, start, times = wide(64)
+    M = 0.3 * jax.random.normal(jax.random.key(0), (64, 2))
+    full, whole = dimfree.ode(limit.problem, limit.algorithm), dimfree.State(Q=M @ M.T + jnp.eye(64), M=M)
     return against(
         lambda: dimfree.solve(limit, start, times).state.M,
         lambda: dimfree.solve(full, whole, times).state.M,
