@@ -69,6 +69,10 @@ BAD = {
         lambda: dimfree.simulate(PROBLEM, SGD, START, 2, 1.0, runs=1, key=KEY, method="vectors"),
         "rank 3, but vectors of dimension d = 2",
     ),
+    "fixed points of a very wide network": (
+        lambda: dimfree.fixed_points(dimfree.ode(dimfree.TwoLayer(200, 1), SGD), key=KEY),
+        "The State has 20,300 coordinates.*smaller width",
+    ),
     "check of too few runs": (lambda: dimfree.check(PROBLEM, SGD, runs=1), "runs = 1 was given.*at least 16"),
     "check of what diverges": (
         lambda: dimfree.check(PROBLEM, dimfree.OnlineSGD(100.0)),

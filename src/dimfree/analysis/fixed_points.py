@@ -26,6 +26,7 @@ _PROBES = 24  # random perturbations of a point where the drift has a kink
 _PERTURBATION = 1e-5
 _LEFT = 30  # times its first distance, at which a perturbed point has left
 _TIMES = 20  # at which a perturbed point is looked at, up to ten times the slowest time there is
+_MOST_COORDINATES = 1_000  # a search takes minutes there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,6 +172,12 @@ def fixed_points(limit: MeanLimit, *, key: PRNGKeyArray, starts: int | State = 2
     if isinstance(algorithm.learning_rate, Schedule) or isinstance(algorithm.readout_rate, Schedule):
         raise InvalidInput("A learning rate that changes with alpha has no fixed points; give a number.")
     check_key(key)
+    size = limit.coordinates.size
+    require(
+        size <= _MOST_COORDINATES,
+        f"The State has {size:,} coordinates; fixed points are looked for with a matrix of that many rows and columns "
+        f"for each start, which is out of reach beyond {_MOST_COORDINATES:,}. Take a smaller width.",
+    )
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     if not isinstance(starts, State):
         starts = random_points(limit, positive_integer(starts, "starts"), rng, sparse=True)
