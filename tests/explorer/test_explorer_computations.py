@@ -207,7 +207,7 @@ def test_the_other_scripts_run_by_themselves(make, tmp_path):
 
 
 def test_sliders_have_their_default_among_their_steps():
-    assert tuple(PROBLEMS) == serve.PROBLEMS
+    assert tuple(PROBLEMS) == tuple(serve.PROBLEMS)
     for choice in PROBLEMS.values():
         default = choice.default.checked()
         assert default.learning_rate in choice.rates

@@ -47,6 +47,9 @@ def test_a_port_in_use_is_said_in_words():
         (["--host", "203.0.113.7"], "203.0.113.7"),
         (["--export", "no_such_directory/page.html"], "no_such_directory"),
         (["--export", "page.html", "--problem", "phase"], "problem = 'phase'"),
+        (["--problem", "spiked-tensor"], "committee (two-layer, two teachers through erf)"),
+        (["--export", "page.pdf"], "--export page.pdf was given; its name must end in .html."),
+        (["--export", "page"], "must end in .html"),
     ],
 )
 def test_what_cannot_be_is_one_message_with_exit_code_2(options, words):
@@ -55,11 +58,31 @@ def test_what_cannot_be_is_one_message_with_exit_code_2(options, words):
     assert words in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("given", "chosen"),
+    [
+        ("committee", "committee"),
+        ("phase-retrieval", "phase-retrieval"),
+        ("PhaseRetrieval", "phase-retrieval"),
+        ("two-layer", "committee"),
+        ("SingleIndex", "one-direction"),
+    ],
+)
+def test_names_of_the_library_choose_the_problem_that_corresponds(given, chosen):
+    assert serve.preset(given) == chosen
+
+
+def test_a_page_of_another_kind_is_refused_before_anything_is_computed(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "dimfree.explorer.page", None)  # to import it would fail
+    result = CliRunner().invoke(app, ["explore", "--export", str(tmp_path / "page.pdf")])
+    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
+
+
 def test_without_marimo_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(serve.importlib.util, "find_spec", lambda name: None)
     result = CliRunner().invoke(app, ["explore", "--no-browser"])
     assert result.exit_code == 2
-    assert "pip install 'dimfree[app]'" in result.stderr
+    assert "pip install marimo" in result.stderr
 
 
 def test_starting_it_imports_no_jax():

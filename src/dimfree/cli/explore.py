@@ -5,12 +5,17 @@ from typing import Annotated
 
 import typer
 
-from .output import plainly
+from .output import invalid, plainly
 
 
 def explore(
     problem: Annotated[
-        str, typer.Option(metavar="NAME", help="phase-retrieval, two-quadratic-teachers, committee or one-direction.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Which to begin with: phase-retrieval, two-quadratic-teachers, committee (two-layer, with erf) or "
+            "one-direction (single-index, with erf). Sliders set the rest.",
+        ),
     ] = "phase-retrieval",
     store: Annotated[
         str | None, typer.Option(metavar="PATH", help="The store of a study, to see its phase diagram.")
@@ -33,6 +38,7 @@ def explore(
     """
     with plainly():
         if export is not None:
+            _check_page(export)
             from ..explorer.page import export_page
 
             export_page(export, problem, say=lambda words: typer.echo(words, err=True))
@@ -42,3 +48,11 @@ def explore(
 
         code = serve(host=host, port=port, open_browser=browser, problem=problem, store=store, say=typer.echo)
     raise typer.Exit(code)
+
+
+def _check_page(path: Path) -> None:
+    """An error, before anything is computed, if no page can be written there."""
+    if not path.absolute().parent.is_dir():
+        raise invalid(f"--export {path} was given, but there is no directory {path.absolute().parent}.")
+    if path.suffix != ".html":
+        raise invalid(f"--export {path} was given; its name must end in .html.")

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidInput
 from ..trajectory import Outcome
 from . import pictures
 from .computations import Curves, curves
+from .serve import preset
 from .settings import PROBLEMS, Choice, Settings
 
 _WIDTHS, _DIMENSIONS = (1, 2, 4), (100, 500)
@@ -30,12 +30,8 @@ def export_page(path: Path | str, problem: str = "phase-retrieval", *, say: Call
     - `problem`: which of the explorer's problems.
     - `say`: what prints how far it is.
     """
-    path = Path(path)
-    if problem not in PROBLEMS:
-        raise InvalidInput(f"problem = {problem!r} was given; choose one of {', '.join(PROBLEMS)}.")
-    if not path.absolute().parent.is_dir():
-        raise InvalidInput(f"--export {path} was given, but there is no directory {path.absolute().parent}.")
-    path.write_text(page(problem, axes_of(PROBLEMS[problem]), say=say), encoding="utf-8")
+    problem = preset(problem)
+    Path(path).write_text(page(problem, axes_of(PROBLEMS[problem]), say=say), encoding="utf-8")
 
 
 def axes_of(choice: Choice) -> dict[str, list]:

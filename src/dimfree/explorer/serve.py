@@ -18,7 +18,16 @@ import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 
-PROBLEMS = ("phase-retrieval", "two-quadratic-teachers", "committee", "one-direction")
+from .. import stating
+
+# Settings to begin with, and what they are of.
+PROBLEMS = {
+    "phase-retrieval": "one teacher, through its square",
+    "two-quadratic-teachers": "two of them",
+    "committee": "two-layer, two teachers through erf",
+    "one-direction": "single-index, one teacher through erf",
+}
+_LIBRARY_NAMES = {"two-layer": "committee", "single-index": "one-direction"}  # which other commands take
 PROBLEM_VARIABLE = "DIMFREE_EXPLORER_PROBLEM"
 STORE_VARIABLE = "DIMFREE_EXPLORER_STORE"
 _PATIENCE = 60.0  # seconds for the server to answer
@@ -46,10 +55,9 @@ def explore(
     - `store`: the store of a study, whose phase diagram is shown.
     - `say`: what prints the address.
     """
-    if problem not in PROBLEMS:
-        raise _invalid(f"problem = {problem!r} was given; choose one of {', '.join(PROBLEMS)}.")
+    problem = preset(problem)
     if importlib.util.find_spec("marimo") is None:
-        raise _invalid("The explorer needs marimo: pip install 'dimfree[app]'")
+        raise _invalid("The explorer needs marimo: pip install marimo, or the extra app of dimfree.")
     port = free_port(host, port)
     token = None if is_loopback(host) else secrets.token_urlsafe(24)
     # By default a terminated process leaves at once, and its server would stay.
@@ -74,6 +82,16 @@ def explore(
     finally:
         stop(server)
         signal.signal(signal.SIGTERM, before)
+
+
+def preset(problem: str) -> str:
+    """The explorer's problem of that name, which may be the library's, in either spelling."""
+    name = stating.dashed(problem)
+    name = _LIBRARY_NAMES.get(name, name)
+    if name not in PROBLEMS:
+        listed = ", ".join(f"{name} ({words})" for name, words in PROBLEMS.items())
+        raise _invalid(f"problem = {problem!r} was given; the explorer has {listed}.")
+    return name
 
 
 def start(host: str, port: int, token: str | None, variables: dict[str, str]) -> subprocess.Popen:
