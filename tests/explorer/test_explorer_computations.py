@@ -6,14 +6,17 @@ import json
 import os
 import subprocess
 import sys
+import types
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
 import dimfree
-from dimfree.explorer import computations, page, pictures, scripts, serve
+from dimfree.analysis.portrait import Portrait
+from dimfree.explorer import computations, page, pictures, scripts, serve, views
 from dimfree.explorer.settings import PROBLEMS, THRESHOLD, Settings
 
 ONE = Settings(width=1, noise=0.2, learning_rate=0.1, d=200, alpha=30.0)
@@ -103,6 +106,152 @@ def test_what_diverges_is_said(one):
     )
     assert computations._divergence(one.theory, one.simulated) == ""
     assert "3 of 16 runs diverge. Take a smaller" in computations._divergence(one.theory, diverged)
+
+
+def with_overlaps(trajectory, M):
+    """The same trajectory with other overlaps, and norms that such students could have."""
+    M = np.asarray(M, float)
+    state = dimfree.State(Q=M @ np.swapaxes(M, -1, -2) + np.diag(np.arange(M.shape[-2])), M=M)
+    return eqx.tree_at(lambda old: old.state, trajectory, state)
+
+
+def test_students_are_named_as_those_of_the_ode_where_a_symmetry_is_broken_otherwise(one):
+    eye, times = np.eye(2), len(one.theory.alpha)
+    turned = np.array([[np.cos(0.8), -np.sin(0.8)], [np.sin(0.8), np.cos(0.8)]])
+    ways = np.stack([eye, eye[::-1], -eye, turned, *[0.9 * eye] * 12])
+    theory = with_overlaps(one.theory, np.repeat(eye[None], times, axis=0))
+    runs = with_overlaps(one.simulated, np.repeat(ways[:, None], times, axis=1))
+    for even, rotated, renamed in ((False, False, [1]), (True, False, [1, 2]), (True, True, [1, 2, 3])):
+        named, count = computations.matched(theory, runs, even=even, rotated=rotated)
+        assert count == len(renamed)
+        for run, way in enumerate(ways):
+            np.testing.assert_allclose(named.state.M[run, -1], eye if run in renamed else way, atol=1e-12)
+        # The norms go with their students, and what the risk depends on is what it was.
+        np.testing.assert_allclose(np.diagonal(named.state.Q[1, -1]), np.diagonal(runs.state.Q[1, -1])[::-1])
+        before, after = (np.linalg.eigvalsh(each.state.covariance) for each in (runs, named))
+        np.testing.assert_allclose(after, before, atol=1e-12)
+
+
+def test_a_run_that_learns_the_opposite_sign_does_not_pull_the_mean_from_the_line(one):
+    end = np.asarray(one.simulated.state.M)[:, -1, 0, 0]
+    theirs = int(np.argmin(np.abs(end - float(one.theory.state.M[-1, 0, 0]))))
+    flipped = eqx.tree_at(lambda run: run.state.M, one.simulated, one.simulated.state.M.at[theirs].multiply(-1))
+    named, renamed = computations.matched(one.theory, flipped, even=True, rotated=False)
+    assert renamed == one.renamed + 1
+    np.testing.assert_array_equal(named.state.M, one.matched.state.M)
+    assert "the noise chose" not in pictures.caption_of(dataclasses.replace(one, renamed=0))
+    assert "In 3 runs the noise chose" in pictures.caption_of(dataclasses.replace(one, renamed=3))
+
+
+def texts(axes) -> list[str]:
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_legend_caption_and_axes_speak_of_what_is_drawn(one):
+    left, right = pictures.draw_curves(one).axes
+    marks = ["the ODE has left", "the median run has left", "risk below which it has"]
+    assert texts(left) == ["ODE", "SGD, 16 runs", *marks]
+    assert texts(right) == ["ODE", "SGD, 16 runs", "M[0,0]"]
+    words = pictures.caption_of(one)
+    assert "Dots are the mean of 16 runs" in words
+    assert "band" in words
+    assert "Thin lines" not in words
+
+    ended = eqx.tree_at(
+        lambda run: (run.outcome, run.stopped_at, run.state.M),
+        one.simulated,
+        (one.simulated.outcome * 0 + int(dimfree.Outcome.DIVERGED), one.simulated.stopped_at * 0 + 3.0,
+         one.simulated.state.M.at[:, -1].set(1e9)),
+    )  # fmt: skip
+    diverged = dataclasses.replace(
+        one, simulated=ended, matched=ended, remark="It diverges.", predicted=np.inf, measured=np.full(16, np.inf)
+    )
+    left, right = pictures.draw_curves(diverged).axes
+    assert texts(left) == ["ODE", "SGD, 16 runs that diverge", "risk below which it has"]
+    assert right.get_ylim() == (-1.5, 1.5)
+    words = pictures.caption_of(diverged)
+    assert "Thin lines are single runs of SGD, the 16 that diverge" in words
+    assert not any(word in words for word in ("Dots", "band", "dashed", "dotted"))
+    assert "16 runs of SGD diverged and cannot be drawn" in pictures.caption_of(diverged, each=False)
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_nothing_of_the_picture_is_cut_off_or_runs_into_another(one, log):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    M = np.linspace(-1.0, 1.0, 8).reshape(4, 2)  # as many overlaps as there can be
+    wide = dataclasses.replace(
+        one,
+        settings=dataclasses.replace(ONE, log=log),
+        matched=with_overlaps(one.simulated, np.broadcast_to(M, (16, 201, 4, 2))),
+    )
+    figure = pictures.draw_curves(wide)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    left, right = figure.axes
+    assert len(texts(right)) == 10
+    for axes in (left, right):
+        for part in (axes.yaxis.label, axes.xaxis.label, axes.get_legend(), axes.title):
+            box = part.get_window_extent(canvas.get_renderer())
+            assert box.x0 >= 0
+            assert box.y0 >= 0
+            assert box.x1 <= figure.bbox.x1
+            assert not (part is not axes.get_legend() and axes is right and box.x0 < left.bbox.x1)
+    legends = [axes.get_legend().get_window_extent(canvas.get_renderer()) for axes in (left, right)]
+    assert not legends[0].overlaps(legends[1])
+
+
+def test_many_points_at_rest_are_said_to_be_a_family(one):
+    angle = np.linspace(0.0, 6.0, 100)
+    ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    seen = Portrait(("M[0,0]", "Q[0,0]"), ring[:, None] * np.linspace(0.1, 1.0, 5)[:, None], ring, 0 * angle,
+                    np.ones(100, bool), angle)  # fmt: skip
+    (axes,) = pictures.draw_flow(seen, one).axes
+    assert texts(axes) == ["ODE", "SGD, 16 runs", "start", "at rest, stable"]
+    dots = [line for line in axes.lines if line.get_marker() == "o" and len(line.get_xdata()) == 100]
+    assert [line.get_markersize() for line in dots] == [3.5]
+    free = dataclasses.replace(ONE, sphere=False, width=2)
+    assert "samples of continuous families" in pictures.flow_caption(seen, free)
+    assert "rotated" in pictures.flow_caption(seen, free)
+    few = dataclasses.replace(seen, rest=ring[:3], growth=angle[:3], stable=np.ones(3, bool))
+    assert "families" not in pictures.flow_caption(few, free)
+
+
+def test_exit_times_wait_for_the_button(monkeypatch):
+    monkeypatch.setattr(computations, "_exits", type(computations._exits)())
+    asked = []
+
+    def compute(*arguments, methods, **_):
+        asked.append(methods)
+        return dimfree.exit_time(*arguments, methods=("closed_form",), key=jax.random.key(0))
+
+    monkeypatch.setattr(computations, "exit_time", compute)
+    before = views._exits(ONE, False)
+    assert before.figure is None
+    assert "formula" in before.table
+    assert asked == [("closed_form",)]
+    assert views._exits(ONE, True).figure is not None
+    assert asked[2:] == [("closed_form", "ode", "dressed", "simulated")]
+    # What has been computed is there without the button, also if only the picture of the curves has changed.
+    assert views._exits(dataclasses.replace(ONE, log=True, alpha=50.0), False).figure is not None
+    assert views._exits(dataclasses.replace(ONE, d=300), False).figure is None
+    assert asked.count(("closed_form", "ode", "dressed", "simulated")) == 1
+
+
+@pytest.mark.slow
+def test_a_problem_without_a_plateau_is_no_fault():
+    settings = PROBLEMS["one-direction"].default
+    result = computations.curves(settings)
+    assert result.remark == ""
+    assert "There is no plateau" in pictures.caption_of(result)
+    assert "grey line" not in pictures.caption_of(result)
+    assert "There is no plateau" in views._exits(settings, False).words
+    assert "exit_time" not in scripts.curves_script(settings, plateau=False)
+
+
+def test_commands_in_a_message_are_set_as_code():
+    shown = views.message(types.SimpleNamespace(Html=str), "No <store>; `dimfree study run` makes one.")
+    assert "No &lt;store&gt;; <code>dimfree study run</code> makes one." in shown
 
 
 @pytest.mark.slow
@@ -232,4 +381,10 @@ def test_the_page_holds_what_was_computed(one):
     np.testing.assert_allclose(cell["theory"], same.theory.risk[::2], rtol=1e-3)
     np.testing.assert_allclose(cell["mean"], same.simulated.risk.mean(axis=0)[::2], rtol=1e-3)
     np.testing.assert_allclose(cell["predicted"], same.predicted, rtol=1e-3)
+    np.testing.assert_allclose(cell["median"], np.median(same.measured), rtol=1e-3)
+    overlaps = np.asarray(same.matched.state.M)[:, ::2, 0, 0]
+    np.testing.assert_allclose(cell["low_M"][0], np.quantile(overlaps, 0.1, axis=0), rtol=1e-3)
+    np.testing.assert_allclose(cell["simulated_M"][0], overlaps.mean(axis=0), rtol=1e-3)
+    assert cell["caption"] == pictures.caption_of(same, each=False)
+    assert content["teachers"] == 1
     assert said == ["0 of 4 settings computed"]

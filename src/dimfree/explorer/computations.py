@@ -6,8 +6,10 @@ problem, width or constraint compiles, once.
 
 import collections
 import dataclasses
+import itertools
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
@@ -27,8 +29,10 @@ from .settings import RUNS, THRESHOLD, Settings
 
 EXIT_RUNS = 64
 REGIME_TIME = 2.0  # learning_rate * alpha / p up to which the errors of the limits are compared
-_KEPT_SCALES = 8
+_KEPT = 8  # results of a kind that takes long
 _scales: collections.OrderedDict[tuple, ErrorScales] = collections.OrderedDict()
+_exits: collections.OrderedDict[tuple, ExitTime] = collections.OrderedDict()
+_CLEARLY_OTHER = 0.5  # distance of overlaps at the end from which on a run has broken a symmetry in its own way
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,8 +41,10 @@ class Curves:
 
     - `theory`, `simulated`: the ODE, and runs of SGD in dimension d.
     - `plateau_risk`, `level`: the risk on the plateau, and what it has fallen to where a run has left; None where there
-      is no plateau, and `remark` says why.
+      is no plateau, and `note` says why.
     - `predicted`: when the ODE leaves, infinite if not by the end; `measured`: when each run does.
+    - `matched`: the runs with their students named as those of the ODE; `renamed`: how many had to be.
+    - `remark`: what diverges, and what to do.
     """
 
     settings: Settings
@@ -48,7 +54,10 @@ class Curves:
     level: float | None
     predicted: float
     measured: Float[np.ndarray, " runs"]
+    matched: Trajectory
+    renamed: int
     remark: str
+    note: str
 
     @property
     def left(self) -> Float[np.ndarray, " some"]:
@@ -64,18 +73,53 @@ def curves(settings: Settings, runs: int = RUNS) -> Curves:
     limit, alphas = ode(problem, algorithm), settings.alphas
     theory = solve(limit, start, alphas)
     simulated = simulate(problem, algorithm, start, settings.d, alphas, runs=runs, key=run_key)
-    risk, level, remark = None, None, _divergence(theory, simulated)
+    risk, level, note = None, None, ""
     try:
         risk = _plateau_risk(limit)
         level = float(exit_level(problem, risk, THRESHOLD))
     except InvalidInput as objection:
         # The library's advice for programs is of no use here.
-        remark = remark or str(objection).split(" Use dimfree.")[0]
+        note = str(objection).split(" Use dimfree.")[0]
     predicted, measured = np.inf, np.full(runs, np.inf)
     if level is not None:
         predicted = crossing(alphas, theory.risk, level)
         measured = np.array([crossing(alphas, path, level) for path in np.asarray(simulated.risk)])
-    return Curves(settings, theory, simulated, risk, level, predicted, measured, remark)
+    named, renamed = matched(theory, simulated, even=settings.even, rotated=settings.rotated)
+    remark = _divergence(theory, simulated)
+    note = "" if remark else note  # norms that diverge leave no plateau, which need not be said twice
+    return Curves(settings, theory, simulated, risk, level, predicted, measured, named, renamed, remark, note)
+
+
+def matched(theory: Trajectory, simulated: Trajectory, *, even: bool, rotated: bool) -> tuple[Trajectory, int]:
+    """The runs with their students named as those of the ODE, and how many runs had other names.
+
+    A network is the same whatever its students are called; with an even activation, whatever their signs; and with
+    squares and free norms, however they are rotated among themselves. What SGD's noise makes of such a symmetry differs
+    from run to run, and the mean over different choices would lie between them.
+    """
+    end, ends = np.asarray(theory.state.M)[-1], np.asarray(simulated.state.M)[:, -1]
+    p, apart = len(end), np.linalg.norm(ends - end, axis=(1, 2))
+    change = np.repeat(np.eye(p)[None], len(ends), axis=0)
+    completed = np.asarray(simulated.outcome) == Outcome.COMPLETED
+    if int(theory.outcome) != Outcome.COMPLETED:
+        return simulated, 0
+    signs = list(itertools.product((1.0, -1.0), repeat=p)) if even else [(1.0,) * p]
+    orders = list(itertools.permutations(range(p)))
+    ways = np.array([np.diag(sign) @ np.eye(p)[list(order)] for order in orders for sign in signs])
+    for run in np.flatnonzero(completed & (apart > _CLEARLY_OTHER)):
+        if rotated:
+            left, _, right = np.linalg.svd(end @ ends[run].T)
+            best = left @ right
+        else:
+            best = ways[np.argmin(np.linalg.norm(ways @ ends[run] - end, axis=(1, 2)))]
+        if np.linalg.norm(best @ ends[run] - end) < apart[run] / 2:
+            change[run] = best
+    renamed = int(np.sum(np.any(change != np.eye(p), axis=(1, 2))))
+    if not renamed:
+        return simulated, 0
+    change, old = change[:, None], simulated.state
+    state = State(Q=change @ old.Q @ np.swapaxes(change, -1, -2), M=change @ old.M, P=old.P, readout=old.readout)
+    return eqx.tree_at(lambda run: run.state, simulated, state), renamed
 
 
 def crossing(alphas: Any, risk: Any, level: float) -> float:
@@ -91,13 +135,43 @@ def crossing(alphas: Any, risk: Any, level: float) -> float:
     return float(alphas[after - 1] + (alphas[after] - alphas[after - 1]) * (high - level) / (high - low))
 
 
-def exits(settings: Settings, runs: int = EXIT_RUNS) -> ExitTime:
-    """How long SGD stays on the plateau, over random starts: formula, ODE and simulation."""
-    settings = settings.checked()
-    quadratic = settings.network.activation.name == "square"
-    methods = ("closed_form", "ode", "dressed", "simulated") if quadratic else ("ode", "simulated")
+def exits(settings: Settings) -> ExitTime:
+    """How long SGD stays on the plateau, over random starts: formula, ODE and simulation.
+
+    It takes long, above all to compile, and is kept.
+    """
+    settings, known = settings.checked(), _exits_key(settings)
+    if known not in _exits:
+        methods = ("closed_form", "ode", "dressed", "simulated") if settings.even else ("ode", "simulated")
+        _exits[known] = _exit_time(settings, EXIT_RUNS, methods)
+    return _kept(_exits, known)
+
+
+def knows_exits(settings: Settings) -> bool:
+    """Whether the exit times are there at once."""
+    return _exits_key(settings) in _exits
+
+
+def exit_formula(settings: Settings) -> ExitTime:
+    """What is there at once: the plateau, and the formula where there is one."""
+    return _exit_time(settings.checked(), 1, ("closed_form",))
+
+
+def _exit_time(settings: Settings, runs: int, methods: tuple[str, ...]) -> ExitTime:
     key = jax.random.key(settings.seed)
     return exit_time(settings.network, settings.algorithm, settings.d, THRESHOLD, runs=runs, key=key, methods=methods)
+
+
+def _exits_key(settings: Settings) -> tuple:
+    return dataclasses.astuple(dataclasses.replace(settings, alpha=1.0, log=False))  # which it does not depend on
+
+
+def _kept(results: collections.OrderedDict, known: tuple) -> Any:
+    """The result of that name, where only the last few are kept."""
+    results.move_to_end(known)
+    while len(results) > _KEPT:
+        results.popitem(last=False)
+    return results[known]
 
 
 def flow(settings: Settings) -> Portrait:
@@ -131,8 +205,7 @@ def regime_map(settings: Settings) -> RegimeMap:
         scales=_scales.get(known),
     )
     _scales[known] = result.scales
-    while len(_scales) > _KEPT_SCALES:
-        _scales.popitem(last=False)
+    _kept(_scales, known)
     return result
 
 

@@ -72,6 +72,7 @@ def page(problem: str, axes: dict[str, list], *, say: Callable[[str], Any]) -> s
         "version": importlib.metadata.version("dimfree"),
         "axes": axes,
         "start": nearest,
+        "teachers": PROBLEMS[problem].make(1, 0.0).teacher_width,
         "cells": cells,
     }
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
@@ -84,8 +85,9 @@ def cell(result: Curves) -> dict[str, Any]:
     """What the page knows of one setting."""
     completed = np.asarray(result.simulated.outcome) == Outcome.COMPLETED
     simulated = np.asarray(result.simulated.risk)[completed]
-    overlaps = np.asarray(result.simulated.state.M)[completed]
-    low, high = np.quantile(simulated, [0.1, 0.9], axis=0) if completed.any() else (None, None)
+    overlaps = np.asarray(result.matched.state.M)[completed]
+    some = bool(completed.any())
+    low, high = np.quantile(simulated, [0.1, 0.9], axis=0) if some else (None, None)
 
     def entries(M) -> list[Any]:
         return [_short(M[:, i, j]) for i in range(M.shape[1]) for j in range(M.shape[2])]
@@ -93,15 +95,19 @@ def cell(result: Curves) -> dict[str, Any]:
     return {
         "alpha": _short(np.asarray(result.theory.alpha)),
         "theory": _short(np.asarray(result.theory.risk)),
-        "mean": _short(simulated.mean(axis=0)) if completed.any() else [],
+        "mean": _short(simulated.mean(axis=0)) if some else [],
         "low": _short(low),
         "high": _short(high),
         "M": entries(np.asarray(result.theory.state.M)),
-        "simulated_M": entries(overlaps.mean(axis=0)) if completed.any() else [],
+        "simulated_M": entries(overlaps.mean(axis=0)) if some else [],
+        "low_M": entries(np.quantile(overlaps, 0.1, axis=0)) if some else [],
+        "high_M": entries(np.quantile(overlaps, 0.9, axis=0)) if some else [],
         "level": _number(result.level),
         "predicted": _number(result.predicted),
+        "median": _number(float(np.median(result.measured))),
         "cards": [list(card) for card in pictures.cards_of(result)],
         "remark": result.remark,
+        "caption": pictures.caption_of(result, each=False),
     }
 
 

@@ -13,11 +13,16 @@ from ..analysis.portrait import Portrait
 from ..analysis.regimes import LIMITS, RegimeMap
 from ..trajectory import Outcome
 from .computations import Curves
+from .settings import Settings
 
 if TYPE_CHECKING:
     import xarray
 
-_MARK = "#444444"
+_MARK, _THEORY, _RUNS = "#444444", "#0072B2", "#D55E00"
+_FEW = 5  # with fewer runs than this plot.compare draws no band
+_OVERLAP = 1.5  # beyond what a student that learns has
+_SCREEN = 125  # pixels to the inch
+_MANY = 12  # with more points at rest than this they are drawn small
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _EXIT_NAMES = {
     "formula, quenched": "formula, without SGD's noise",
@@ -30,19 +35,98 @@ _EXIT_NAMES = {
 
 def draw_curves(result: Curves) -> Any:
     """Risk and overlaps, theory as lines and simulations as dots; dashed, when each leaves the plateau."""
-    margins = {"left": 0.055, "right": 0.995, "bottom": 0.12, "top": 0.93, "wspace": 0.14}
-    left, right = plot.panels(2, size=(12.4, 4.7), margins=margins)
-    runs = (result.theory, result.simulated)
-    plot.compare(*runs, axes=left, log=result.settings.log)
-    plot.compare(*runs, axes=right, quantity="M")
+    # Fixed, since to find room for labels takes as long as to draw; the widest are powers of ten.
+    margins = {"left": 0.095, "right": 0.99, "bottom": 0.31, "top": 0.935, "wspace": 0.27}
+    left, right = plot.panels(2, size=(9.6, 4.9), margins=margins)
+    plot.compare(result.theory, result.simulated, axes=left, log=result.settings.log)
+    plot.compare(result.theory, result.matched, axes=right, quantity="M")
+    named = right.get_legend()
+    assert named is not None
+    # The last of the legend are the entries of M, with their colours.
+    entries = [(line, text.get_text()) for line, text in zip(named.legend_handles, named.get_texts(), strict=True)][2:]
+    marks = []
     if result.level is not None:
-        for time, line in ((result.predicted, "--"), (np.median(result.measured), ":")):
+        for time, line, words in (
+            (result.predicted, "--", "the ODE has left"),
+            (np.median(result.measured), ":", "the median run has left"),
+        ):
             if np.isfinite(time):
-                left.axvline(time, color=_MARK, linewidth=1.1, linestyle=line)
-        left.axhline(result.level, color=_MARK, linewidth=0.7, alpha=0.5)
+                marks.append((left.axvline(time, color=_MARK, linewidth=1.3, linestyle=line), words))
+        marks.append((left.axhline(result.level, color=_MARK, linewidth=0.9, alpha=0.5), "risk below which it has"))
+    if result.remark:
+        # What diverges sets no scale; a student that learns has overlaps of about one.
+        low, high = right.get_ylim()
+        right.set_ylim(min(low, -_OVERLAP), max(high, _OVERLAP))
+    _legend(left, [*_kinds(left, result, _THEORY, _RUNS), *marks], columns=2)
+    _legend(right, [*_kinds(right, result, _MARK, _MARK), *entries], columns=2 if len(entries) < 3 else 3)
     left.set_title("Risk", loc="left")
     right.set_title("Overlaps of students with teachers", loc="left")
     return left.figure
+
+
+def _kinds(axes: Any, result: Curves, theory: str, runs: str) -> list[tuple[Any, str]]:
+    """What is drawn of the ODE and of the runs, with its name."""
+    completed, diverged = _counts(result)
+    (line,) = axes.plot([], [], color=theory, linewidth=1.9)
+    found: list[tuple[Any, str]] = [(line, "ODE")]
+    if completed:
+        (dots,) = axes.plot([], [], color=runs, linestyle="none", marker="o", markersize=6.5, markeredgecolor="white")
+        band = axes.fill_between([], [], [], color=runs, alpha=0.2, linewidth=0)
+        found.append(((band, dots) if completed >= _FEW else dots, f"SGD, {_runs(completed)}"))
+    if diverged:
+        (thin,) = axes.plot([], [], color=runs, linewidth=0.8, alpha=0.7, marker="x", markersize=7)
+        found.append((thin, f"SGD, {_runs(diverged)} that diverge{'s' if diverged == 1 else ''}"))
+    return found
+
+
+def _legend(axes: Any, named: list[tuple[Any, str]], columns: int) -> None:
+    """Below the axes, where it covers no curve."""
+    handles, words = zip(*named, strict=True)
+    axes.legend(
+        handles, words, ncols=columns, loc="upper center", bbox_to_anchor=(0.47, -0.17), frameon=False, fontsize=10,
+        columnspacing=1.2, handlelength=1.9, borderaxespad=0.0,
+    )  # fmt: skip
+
+
+def _counts(result: Curves) -> tuple[int, int]:
+    """How many runs completed, and how many did not."""
+    completed = int(np.sum(np.asarray(result.simulated.outcome) == Outcome.COMPLETED))
+    return completed, len(result.measured) - completed
+
+
+def _runs(number: int) -> str:
+    return f"{number} run" if number == 1 else f"{number} runs"
+
+
+def caption_of(result: Curves, *, each: bool = True) -> str:
+    """What lines and dots are; `each`: whether runs that diverge are drawn."""
+    completed, diverged = _counts(result)
+    words = ["Lines are the ODE, the limit of SGD as the dimension grows."]
+    if completed:
+        band = ", with a band from the 10% to the 90% quantile" if completed >= _FEW else ""
+        words.append(f"Dots are the mean of {_runs(completed)} of SGD itself in dimension d, exact in law{band}.")
+    if diverged and each:
+        words.append(
+            f"Thin lines are single runs of SGD, the {diverged} that diverge, each up to the cross where it ends; what "
+            "grows without bound leaves the picture."
+        )
+    elif diverged:
+        words.append(f"{_runs(diverged)} of SGD diverged and cannot be drawn.")
+    words.append("All start from the same random students.")
+    median = np.median(result.measured)
+    times = {"the dashed line for the ODE": result.predicted, "the dotted one for the median run": median}
+    if drawn := [name for name, time in times.items() if np.isfinite(time)]:
+        words.append(
+            "SGD has left the plateau when the risk has fallen below the thin grey line: in the left picture "
+            f"{' and '.join(drawn)}."
+        )
+    if result.renamed:
+        symmetry = "rotation" if result.settings.rotated else "signs or roles" if result.settings.even else "roles"
+        words.append(
+            f"In {_runs(result.renamed)} the noise chose another {symmetry} of the students than the ODE, which makes "
+            "no difference to the risk; in the right picture their students are named as in the ODE."
+        )
+    return " ".join([*words, result.note]).strip()
 
 
 def draw_exits(result: ExitTime) -> Any:
@@ -57,7 +141,43 @@ def draw_flow(result: Portrait, curves: Curves) -> Any:
     (axes,) = plot.panels(size=(7.6, 6.0))
     shown = (curves.theory, curves.simulated) if plane else ()
     labels = ("ODE", f"SGD, {curves.simulated.runs} runs") if plane else ()
-    return plot.flow(result, trajectories=shown, labels=labels, axes=axes).figure
+    plot.flow(result, trajectories=shown, labels=labels, axes=axes)
+    if is_crowded(result):
+        for line in axes.lines:
+            if line.get_marker() == "o":
+                line.set(markersize=3.5, markeredgewidth=1.0)
+    old = axes.get_legend()
+    if plane and old is not None:
+        (start,) = axes.plot([], [], color=_RUNS, linestyle="none", marker="s", markersize=5)
+        handles = [*old.legend_handles[:2], start, *old.legend_handles[2:]]
+        words = [text.get_text() for text in old.get_texts()]
+        axes.legend(
+            handles, [*words[:2], "start", *words[2:]], loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=5,
+            borderaxespad=0.2, frameon=False, fontsize=9.5, columnspacing=1.0, handlelength=1.6,
+        )  # fmt: skip
+    return axes.figure
+
+
+def is_crowded(result: Portrait) -> bool:
+    """Whether there are so many points at rest that they must belong together."""
+    return len(result.rest) > _MANY
+
+
+def flow_caption(result: Portrait, settings: Settings) -> str:
+    """What lines and dots of the plane are."""
+    words = [
+        "Solutions of the ODE from a grid of starts, projected on a plane of two overlaps (for one overlap: the drift "
+        "over it). Full dots are points at rest where nothing grows; open ones are left again. The square is the start "
+        "of the coloured lines."
+    ]
+    if is_crowded(result):
+        words.append("The many small dots are samples of continuous families of points at rest, not points apart.")
+        if settings.rotated:
+            words.append(
+                "Through squares, students that are rotated among themselves are the same network: if one is at rest, "
+                "so are all of them."
+            )
+    return " ".join(words)
 
 
 def draw_regimes(result: RegimeMap) -> Any:
@@ -73,15 +193,17 @@ def draw_study(data: "xarray.Dataset", quantity: str | None, level: float | None
 
 
 def as_bytes(figure: Any, kind: str = "png") -> bytes:
-    """A figure as a file."""
+    """A figure as a file to take home, with all that is in it."""
     file = io.BytesIO()
-    figure.savefig(file, format=kind, dpi=110)
+    figure.savefig(file, format=kind, dpi=200, bbox_inches="tight", pad_inches=0.1)
     return file.getvalue()
 
 
 def as_html(figure: Any, description: str) -> str:
     """A figure inside the page, as wide as there is room for."""
-    code = base64.b64encode(as_bytes(figure)).decode()
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=_SCREEN, pil_kwargs={"compress_level": 1})  # soon rather than small
+    code = base64.b64encode(file.getvalue()).decode()
     return (
         f'<img class="dimfree-picture" alt="{html.escape(description)}" src="data:image/png;base64,{code}" '
         'style="max-width:100%;max-height:70vh;display:block;margin:0 auto"/>'

@@ -31,20 +31,32 @@ runs = dimfree.simulate(problem, sgd, start, d, alphas, runs={RUNS}, key=run_key
 """
 
 
-def curves_script(settings: Settings) -> str:
-    """Risk and overlaps, theory and simulation."""
+_EXITS = f"""
+# When the risk has lost {THRESHOLD:.0%} of its excess on the plateau: dashed the ODE, dotted the median run.
+level = dimfree.exit_time(problem, sgd, d, {THRESHOLD}, key=run_key, methods=("closed_form",)).level
+left.axhline(level, color="#444444", linewidth=0.9, alpha=0.5)
+below = np.vstack([theory.risk, runs.risk]) <= level
+exits = np.where(below.any(axis=1), alphas[below.argmax(axis=1)], np.inf)
+for time, line in ((exits[0], "--"), (np.median(exits[1:]), ":")):
+    if np.isfinite(time):
+        left.axvline(time, color="#444444", linestyle=line, linewidth=1.3)
+"""
+
+
+def curves_script(settings: Settings, *, plateau: bool = True) -> str:
+    """Risk and overlaps, theory and simulation; `plateau`: whether there is one to leave."""
     log = ", log=True" if settings.log else ""
     return (
-        _head(
-            f"{settings.choice.title}: theory and simulation.", "import matplotlib.pyplot as plt", "import numpy as np"
-        )
+        _head(f"{settings.choice.title}: theory and simulation.", "import numpy as np")
         + _statement(settings)
         + _TRAJECTORIES.format(seed=settings.seed)
         + f"""
-figure, (left, right) = plt.subplots(1, 2, figsize=(12.4, 4.7), layout="constrained")
-dimfree.plot.compare(theory, runs{log}, axes=left)
-dimfree.plot.compare(theory, runs, quantity="M", axes=right)
-figure.savefig("curves.png")
+# As on the page, but for its legends, and for its students of runs that broke a symmetry otherwise than the ODE, which
+# it names as those of the ODE; here every run keeps its own names.
+left, right = dimfree.plot.panels(2, size=(9.6, 4.4))
+dimfree.plot.compare(theory, runs{log}, axes=left).set_title("Risk")
+dimfree.plot.compare(theory, runs, quantity="M", axes=right).set_title("Overlaps of students with teachers")
+{_EXITS if plateau else ""}left.figure.savefig("curves.png", dpi=200)
 
 names = ["risk", "Q", "M"]
 simulated = runs.to_xarray()[names].rename({{name: f"simulated_{{name}}" for name in names}})

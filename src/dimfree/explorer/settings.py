@@ -81,6 +81,16 @@ class Settings:
         return OnlineSGD(self.learning_rate, sphere=self.sphere)
 
     @property
+    def even(self) -> bool:
+        """Whether the sign of a student makes no difference."""
+        return self.network.activation.name == "square"
+
+    @property
+    def rotated(self) -> bool:
+        """Whether students that are rotated among themselves are the same network, which the sphere forbids."""
+        return self.even and not self.sphere and self.width > 1
+
+    @property
     def alphas(self) -> np.ndarray:
         """The times that are drawn: 201, each a whole number of samples, so that theory and simulation share them."""
         return np.round(np.linspace(0.0, self.alpha, 201) * self.d) / self.d

@@ -3,6 +3,7 @@
 import dataclasses
 import html
 import os
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -22,15 +23,9 @@ CURVES, EXITS, FLOW, REGIMES, STUDY = (
 VIEWS = (CURVES, EXITS, FLOW, REGIMES, STUDY)
 
 _WORDS = {
-    CURVES: "**Lines** are the ODE, the limit of SGD as the dimension grows; **dots** are the mean of 16 runs of SGD "
-    "itself in dimension d, exact in law, with a band from the 10% to the 90% quantile. All start from the same random "
-    "students. In the left picture the dashed line is when the ODE has left the plateau, the dotted one the median "
-    "run.",
     EXITS: "How long SGD stays on the plateau, over **random starts**. Where there is a formula, the ODE is also shown "
     "with SGD's noise: what it collects on the plateau is as large as a random start, whatever d is, and helps it to "
-    "leave. The first time for a width, this compiles for up to a minute.",
-    FLOW: "Solutions of the ODE from a grid of starts, projected on a plane of two overlaps (for one overlap: the "
-    "drift over it). Full dots are points at rest where nothing grows; open ones are left again.",
+    "leave.",
     REGIMES: "Which description to use for each width and learning rate at this dimension: the cheapest one whose "
     "error is about the smallest. The dot is where the sliders are.",
     STUDY: "The phase diagram of a study, from its store (`dimfree study run`), complete or under way. Left empty, the "
@@ -50,11 +45,12 @@ _TURN = threading.Lock()
 
 @dataclasses.dataclass(frozen=True)
 class _View:
-    """Words above a picture, the picture, a table below it, and what is downloaded."""
+    """Words above a picture, the picture (if there is one yet), a table and words below it, and what is downloaded."""
 
     name: str
-    figure: Any
-    description: str
+    figure: Any = None
+    description: str = ""
+    words: str = ""
     cards: str = ""
     table: str = ""
     remark: str = ""
@@ -117,6 +113,8 @@ def side(mo: Any, problem: Any, chosen: Any) -> Any:
 
 def extra_controls(mo: Any, view: str) -> Any:
     """What a view asks beside the sliders."""
+    if view == EXITS:
+        return mo.ui.run_button(label="Compute the exit times (a minute or two the first time, then seconds)")
     if view == REGIMES:
         return mo.ui.run_button(label="Compute the map (takes up to a minute the first time)")
     if view == STUDY:
@@ -144,24 +142,29 @@ def show(mo: Any, view: str, problem: str, values: dict[str, Any], extra: Any) -
     """The chosen view at the chosen settings; what is wrong with them is said in words."""
     view = view or CURVES
     settings = Settings(problem=problem, **values)
-    words = mo.Html(f'<div class="dimfree-words">{mo.md(_WORDS[view]).text}</div>')
+    words = _WORDS.get(view, "")
     try:
         with mo.status.spinner("Computing", remove_on_exit=True), _TURN:
             made = _MAKERS[view](settings, extra)
-            if made is None:
-                return words
-            picture = pictures.as_html(made.figure, made.description)
+            picture = None if made.figure is None else pictures.as_html(made.figure, made.description)
     except InvalidInput as objection:
-        return mo.vstack([message(mo, str(objection)), words])
+        return mo.vstack([message(mo, str(objection)), _caption(mo, words)])
     parts = [mo.Html(made.cards)] if made.cards else []
     parts += [message(mo, made.remark)] if made.remark else []
-    parts += [mo.Html(picture), mo.Html(made.table), words, _downloads(mo, made)]
+    parts += [] if picture is None else [mo.Html(picture)]
+    parts += [mo.Html(made.table), _caption(mo, " ".join(filter(None, (words, made.words))))]
+    parts += [] if picture is None else [_downloads(mo, made)]
     return mo.vstack(parts, gap=0.5)
 
 
+def _caption(mo: Any, words: str) -> Any:
+    return mo.Html(f'<div class="dimfree-words">{mo.md(words).text}</div>')
+
+
 def message(mo: Any, words: str) -> Any:
-    """What is wrong, in a box."""
-    return mo.Html(f'<div class="dimfree-message" role="alert">{html.escape(words)}</div>')
+    """What is wrong, in a box; what is between backticks is code."""
+    text = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(words))
+    return mo.Html(f'<div class="dimfree-message" role="alert">{text}</div>')
 
 
 def _downloads(mo: Any, made: _View) -> Any:
@@ -195,14 +198,23 @@ def _curves(settings: Settings, _: Any) -> _View:
         name="curves",
         figure=pictures.draw_curves(result),
         description=f"{settings.choice.title}: risk and overlaps over alpha, theory and simulation",
+        words=pictures.caption_of(result),
         cards=f'<div class="dimfree-cards">{cards}</div>',
         remark=result.remark,
         data=lambda: pictures.as_netcdf(pictures.data_of(result)),
-        script=scripts.curves_script(settings),
+        script=scripts.curves_script(settings, plateau=result.level is not None),
     )
 
 
-def _exits(settings: Settings, _: Any) -> _View:
+def _exits(settings: Settings, asked: Any) -> _View:
+    try:
+        formula = computations.exit_formula(settings)
+    except InvalidInput as objection:  # there is no plateau: that is no fault
+        return _View(name="exit_times", words=str(objection).split(" Use dimfree.")[0])
+    if not asked and not computations.knows_exits(settings):
+        words = "The formula is there at once; " if formula.closed_form is not None else ""
+        words += f"the picture shows the ODE and {computations.EXIT_RUNS} simulated runs, once they are computed."
+        return _View(name="exit_times", table=_table(pictures.exit_rows(formula)), words=words[0].upper() + words[1:])
     result = computations.exits(settings)
     return _View(
         name="exit_times",
@@ -222,14 +234,15 @@ def _flow(settings: Settings, _: Any) -> _View:
         name="flow",
         figure=pictures.draw_flow(result, curves),
         description="Solutions of the ODE in a plane of overlaps, and the points where they rest",
+        words=pictures.flow_caption(result, settings),
         data=lambda: pictures.as_netcdf(pictures.flow_data(result)),
         script=scripts.flow_script(settings),
     )
 
 
-def _regimes(settings: Settings, asked: Any) -> _View | None:
+def _regimes(settings: Settings, asked: Any) -> _View:
     if not asked and not computations.knows_regimes(settings):
-        return None
+        return _View(name="regimes")
     result = computations.regime_map(settings)
     return _View(
         name="regimes",
@@ -255,7 +268,7 @@ def _study(settings: Settings, asked: Any) -> _View:
     )
 
 
-_MAKERS: dict[str, Callable[[Settings, Any], _View | None]] = {
+_MAKERS: dict[str, Callable[[Settings, Any], _View]] = {
     CURVES: _curves,
     EXITS: _exits,
     FLOW: _flow,
