@@ -36,8 +36,8 @@ _EXIT_NAMES = {
 def draw_curves(result: Curves) -> Any:
     """Risk and overlaps, theory as lines and simulations as dots; dashed, when each leaves the plateau."""
     # Fixed, since to find room for labels takes as long as to draw; the widest are powers of ten.
-    margins = {"left": 0.095, "right": 0.99, "bottom": 0.31, "top": 0.935, "wspace": 0.27}
-    left, right = plot.panels(2, size=(9.6, 4.9), margins=margins)
+    margins = {"left": 0.095, "right": 0.99, "bottom": 0.3, "top": 0.935, "wspace": 0.27}
+    left, right = plot.panels(2, size=(9.2, 4.9), margins=margins)
     plot.compare(result.theory, result.simulated, axes=left, log=result.settings.log)
     plot.compare(result.theory, result.matched, axes=right, quantity="M")
     named = right.get_legend()
@@ -202,7 +202,7 @@ def as_bytes(figure: Any, kind: str = "png") -> bytes:
 def as_html(figure: Any, description: str) -> str:
     """A figure inside the page, as wide as there is room for."""
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=_SCREEN, pil_kwargs={"compress_level": 1})  # soon rather than small
+    figure.savefig(file, format="png", dpi=_SCREEN)
     code = base64.b64encode(file.getvalue()).decode()
     return (
         f'<img class="dimfree-picture" alt="{html.escape(description)}" src="data:image/png;base64,{code}" '
