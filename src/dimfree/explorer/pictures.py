@@ -121,10 +121,12 @@ def caption_of(result: Curves, *, each: bool = True) -> str:
             f"{' and '.join(drawn)}."
         )
     if result.renamed:
-        symmetry = "rotation" if result.settings.rotated else "signs or roles" if result.settings.even else "roles"
+        other, done = "other roles", "named"
+        if result.settings.even:
+            other, done = ("another rotation", "rotated") if result.settings.rotated else ("other signs", "signed")
         words.append(
-            f"In {_runs(result.renamed)} the noise chose another {symmetry} of the students than the ODE, which makes "
-            "no difference to the risk; in the right picture their students are named as in the ODE."
+            f"In {_runs(result.renamed)} the noise chose {other} of the students than the ODE, which makes no difference "
+            f"to the risk; in the right picture they are {done} as in the ODE."
         )
     return " ".join([*words, result.note]).strip()
 
