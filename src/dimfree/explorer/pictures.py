@@ -36,7 +36,7 @@ _EXIT_NAMES = {
 def draw_curves(result: Curves) -> Any:
     """Risk and overlaps, theory as lines and simulations as dots; dashed, when each leaves the plateau."""
     # Fixed, since to find room for labels takes as long as to draw; the widest are powers of ten.
-    margins = {"left": 0.095, "right": 0.99, "bottom": 0.3, "top": 0.935, "wspace": 0.27}
+    margins = {"left": 0.108, "right": 0.99, "bottom": 0.3, "top": 0.935, "wspace": 0.29}
     left, right = plot.panels(2, size=(9.2, 4.9), margins=margins)
     plot.compare(result.theory, result.simulated, axes=left, log=result.settings.log)
     plot.compare(result.theory, result.matched, axes=right, quantity="M")
@@ -125,8 +125,8 @@ def caption_of(result: Curves, *, each: bool = True) -> str:
         if result.settings.even:
             other, done = ("another rotation", "rotated") if result.settings.rotated else ("other signs", "signed")
         words.append(
-            f"In {_runs(result.renamed)} the noise chose {other} of the students than the ODE, which makes no difference "
-            f"to the risk; in the right picture they are {done} as in the ODE."
+            f"In {_runs(result.renamed)} the noise chose {other} of the students than the ODE, which makes no "
+            f"difference to the risk; in the right picture they are {done} as in the ODE."
         )
     return " ".join([*words, result.note]).strip()
 
