@@ -62,7 +62,7 @@ def test_the_page_without_python_moves(tmp_path):
         expected = before * (0.1 * 0.4) / (0.05 * 0.7)
         assert exit_of(page.inner_text("[data-card=predicted] b")) == pytest.approx(expected, rel=0.02)
         assert page.get_attribute(line, "d") != curve
-        assert page.locator("#charts svg text.entry").all_inner_texts() == ["ODE", "SGD", "M[0,0]"]
+        assert page.locator("#charts svg text.entry").all_text_contents() == ["ODE", "SGD", "M[0,0]"]
         assert page.locator("#charts svg polygon.band").count() == 2
         assert "Dots are the mean of 16 runs" in page.inner_text("#caption")
         page.get_by_label("Logarithmic risk").check()
