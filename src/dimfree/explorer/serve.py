@@ -4,7 +4,6 @@ JAX is that process's business: nothing here imports it, so that the address is 
 """
 
 import contextlib
-import importlib.util
 import ipaddress
 import os
 import secrets
@@ -18,7 +17,7 @@ import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 
-from .. import stating
+from .. import extras, stating
 
 # Settings to begin with, and what they are of.
 PROBLEMS = {
@@ -56,8 +55,8 @@ def explore(
     - `say`: what prints the address.
     """
     problem = preset(problem)
-    if importlib.util.find_spec("marimo") is None:
-        raise _invalid("The explorer needs marimo: pip install marimo, or the extra app of dimfree.")
+    if extras.absent(["marimo"]):
+        raise _invalid(f"The explorer needs marimo: {extras.install('app')}")
     port = free_port(host, port)
     token = None if is_loopback(host) else secrets.token_urlsafe(24)
     # By default a terminated process leaves at once, and its server would stay.
