@@ -15,6 +15,7 @@ from ..state import State, check_state
 from ..trajectory import Outcome, check_starts
 from .components import FixedSet
 from .exit_times import random_starts
+from .plateau import check_moves
 
 _AT_REST = 1e-3  # rate at which a State may still move
 _SAME = 1e-3  # risks that differ by less than this fraction are one
@@ -119,6 +120,7 @@ def basins(
     of order $d^{-1/2}$ at the start: from M = 0 exactly, the ODE learns nothing.
     """
     check_mean_limit(limit)
+    check_moves(limit.algorithm)
     d, runs = positive_integer(d, "d"), positive_integer(runs, "runs", minimum=0)
     check_key(key)
     start_key, run_key = jax.random.split(key)

@@ -17,6 +17,7 @@ from ..state import State, check_state
 from ..trajectory import check_starts
 from .components import FixedSet, connected, distinct
 from .equivariance import SymmetryGroup, find_symmetry_group
+from .plateau import check_moves
 
 _MEMBERS = 12  # points of a family at which its stability is looked at
 _ZERO = 1e-6  # eigenvalues below this fraction of the largest are zero
@@ -178,6 +179,7 @@ def fixed_points(limit: MeanLimit, *, key: PRNGKeyArray, starts: int | State = 2
         f"The State has {size:,} coordinates; fixed points are looked for with a matrix of that many rows and columns "
         f"for each start, which is out of reach beyond {_MOST_COORDINATES:,}. Take a smaller width.",
     )
+    check_moves(limit.algorithm)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     if not isinstance(starts, State):
         starts = random_points(limit, positive_integer(starts, "starts"), rng, sparse=True)

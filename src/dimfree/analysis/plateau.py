@@ -7,8 +7,9 @@ import numpy as np
 import optimistix
 from jaxtyping import Array, Float
 
+from ..algorithms import OnlineSGD
 from ..algorithms.schedules import rate_at
-from ..errors import InvalidInput
+from ..errors import InvalidInput, is_concrete
 from ..limits import MeanLimit
 from ..problems import Problem
 from ..solving import solve
@@ -17,11 +18,23 @@ from ..trajectory import Outcome
 
 _AT_REST = 1e-4  # drift, in units of the learning rate, from which on the fixed point is found without waiting
 
+_NOTHING_MOVES = 1e-30  # learning rate, whose square is lost beside itself and all that it is added to
+
 
 def centre(problem: Problem) -> State:
     """The State that random starts scatter around: students of norm sqrt(d) without any overlap."""
     p, k = problem.width, problem.teacher_width
     return problem.completed(State(Q=jnp.eye(p), M=jnp.zeros((p, k))))
+
+
+def check_moves(algorithm: OnlineSGD) -> None:
+    """Refuse a learning rate at which nothing moves: every State is at rest there, and a search finds any of them."""
+    rate = rate_at(algorithm.learning_rate, jnp.zeros(()))
+    if is_concrete(rate) and float(rate) < _NOTHING_MOVES:
+        raise InvalidInput(
+            f"learning_rate = {float(rate):g} was given; nothing moves, so that every State is at rest. Take a larger "
+            "one."
+        )
 
 
 def stillness(limit: MeanLimit, state: State) -> Float[Array, ""]:
@@ -37,6 +50,7 @@ def rest(limit: MeanLimit) -> State:
     It may be a point without overlap (targets without a linear part), or one where all students are alike. An error
     says when there is none, because SGD learns at once or diverges.
     """
+    check_moves(limit.algorithm)
     problem = limit.problem
     # A pytree, not a closure: another rate or noise is then no other program.
     at_rest = eqx.Partial(stillness, limit)

@@ -18,6 +18,7 @@ from ..simulation import simulate
 from ..state import State
 from .exit_times import exits_of, random_starts
 from .information_exponent import InformationExponent, information_exponent
+from .plateau import check_moves
 
 _ENOUGH = 0.75  # of the runs must have found the target, for the median to be known well
 _LONGER = 4.0  # times as long, if they have not
@@ -119,6 +120,7 @@ def sample_complexity(
     check_key(key)
     for d, cell_key in zip(cells, jax.random.split(key, len(cells)), strict=True):
         sgd = algorithm if isinstance(algorithm, OnlineSGD) else algorithm(d)
+        check_moves(sgd)
         if expected is None:
             first = 4.0 / max(float(rate_at(sgd.learning_rate, jnp.zeros(()))), 1e-12)
         else:
