@@ -70,8 +70,7 @@ def simulate(
         )
     if method not in ("exact", "vectors"):
         raise InvalidInput(f"method = {method!r} was given; choose 'exact' (any d) or 'vectors'.")
-    if method == "vectors":
-        vectors.embed(jax.tree.map(lambda leaf: leaf[0], states), d)  # says in words when it cannot be done
+    vectors.check_rank(states, d)
     check_key(key)
     devices = devices_for(runs, key)
     bytes_per_run = _bytes_per_run(problem, algorithm, d, method)

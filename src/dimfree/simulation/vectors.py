@@ -13,17 +13,23 @@ from ..state import State
 from .clusters import clusters_of
 
 
+def check_rank(states: State, d: int) -> None:
+    """Refuse overlaps that no vectors of dimension d have (traced values pass)."""
+    if d >= states.width + states.teacher_width or not is_concrete(states):
+        return
+    with jax.ensure_compile_time_eval():  # the start may be concrete inside of a program that is being traced
+        values = np.linalg.eigvalsh(np.asarray(states.covariance))
+    independent = int(np.sum(values > 1e-10 * values[..., -1:], axis=-1).max())
+    if independent > d:
+        raise InvalidInput(
+            f"The overlaps have rank {independent}, but vectors of dimension d = {d} have overlaps of rank d at "
+            "most; take a larger d, or a start from dimfree.random_state(problem, d=d, key=...)."
+        )
+
+
 def embed(state: State, d: int) -> tuple[Float[Array, "p d"], Float[Array, "k d"]]:
     """Student and teacher vectors in dimension d that have the overlaps of the State."""
-    if is_concrete(state):
-        with jax.ensure_compile_time_eval():  # the start may be concrete inside of a program that is being traced
-            values = np.linalg.eigvalsh(np.asarray(state.covariance))
-        independent = int(np.sum(values > 1e-10 * values[-1]))
-        if independent > d:
-            raise InvalidInput(
-                f"The overlaps have rank {independent}, but vectors of dimension d = {d} have overlaps of rank d at "
-                "most; take a larger d, or a start from dimfree.random_state(problem, d=d, key=...)."
-            )
+    check_rank(state, d)
     factor, in_use = psd_factor(state.covariance)
     # Columns in use first, and of these no more than there are dimensions: a pivot beyond is rounding.
     columns = factor[:, jnp.argsort(~in_use, stable=True)][:, :d]
