@@ -161,7 +161,7 @@ class Trajectory(eqx.Module):
                 if losses is None:
                     continue
                 loss = np.asarray(losses).reshape(-1, self.alpha.shape[-1])
-                spread = f" (mean over runs, +- {np.std(loss[:, -1]):.2g} between runs)" if self.runs else ""
+                spread = f" (mean over runs, +- {_spread(loss[:, -1]):.2g} between runs)" if self.runs else ""
                 lines.append(f"  {name}: {loss[:, 0].mean():.6g} -> {loss[:, -1].mean():.6g}{spread}")
         lines += [f"  {name}: {value}" for name, value in self.provenance]
         return "\n".join(lines)
@@ -246,3 +246,9 @@ def check_starts(problem: Problem, start: State, runs: int, *, trained: bool) ->
     if start.readout is not None or first.readout is None:
         return start
     return State(Q=start.Q, M=start.M, P=start.P, readout=jnp.repeat(first.readout[None], runs, axis=0))
+
+
+def _spread(values: Float[np.ndarray, " runs"]) -> float:
+    """The standard deviation over runs; NaN, without a warning, where one of them has diverged beyond numbers."""
+    with np.errstate(invalid="ignore"):
+        return float(np.std(values))

@@ -13,7 +13,7 @@ import optimistix
 from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, check_key, is_concrete, positive_integer
+from ..errors import InvalidInput, check_key, is_concrete, nonnegative_number, positive_integer
 from ..limits import DiffusionLimit, Limit, LinearNoiseLimit, MeanFieldLimit, MeanLimit
 from ..state import State, WideState, check_state
 from ..trajectory import Outcome, Trajectory, check_start, check_starts, provenance, save_alphas
@@ -89,6 +89,8 @@ def solve(
         rough = not smooth
         relative_tolerance = (1e-5 if rough else 1e-8) if relative_tolerance is None else relative_tolerance
         absolute_tolerance = (1e-7 if rough else 1e-10) if absolute_tolerance is None else absolute_tolerance
+        for name, value in (("relative_tolerance", relative_tolerance), ("absolute_tolerance", absolute_tolerance)):
+            nonnegative_number(value, name)
         tolerances = tuple(
             np.asarray(number) if is_concrete(number) else number for number in (relative_tolerance, absolute_tolerance)
         )
