@@ -1,4 +1,4 @@
-"""One session for each habit: `nox -s tests`, `slow`, `lint`, `docs`, `bench`.
+"""One session for each habit: `nox -s tests`, `slow`, `lint`, `docs`, `audit`, `bench`.
 
 Each session makes an environment of its own, with uv where there is one. `nox --no-venv -s tests` uses the environment
 that is active instead, and installs nothing.
@@ -47,6 +47,14 @@ def docs(session: nox.Session) -> None:
     install(session, "docs")
     arguments = ("-j", "4", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html")
     session.run("sphinx-build", *arguments, *session.posargs)
+
+
+@nox.session
+def audit(session: nox.Session) -> None:
+    """What is installed against the known vulnerabilities; needs the network, and fails without it."""
+    install(session, "dev", "docs", "netcdf")
+    session.install("pip-audit")
+    session.run("python", "tools/audit.py", "--required", *session.posargs)
 
 
 @nox.session
