@@ -71,41 +71,41 @@ def half(setting: dict[str, float], tasks: int, first: int, ends) -> None:
     ends.put([one_task(setting, tasks, task) for task in range(first, tasks, 2)])
 
 
-def by_processes(setting: dict[str, float], tasks: int) -> list[float]:
-    """When the tasks were done, in two processes."""
+def by_processes(setting: dict[str, float], tasks: int) -> float:
+    """Seconds of a task, in two processes."""
     context = multiprocessing.get_context("spawn")
     ends = context.Queue()
     processes = [context.Process(target=half, args=(setting, tasks, first, ends)) for first in (0, 1)]
     for process in processes:
         process.start()
-    done = [end for _ in processes for end in ends.get()]
+    done = [ends.get() for _ in processes]
     for process in processes:
         process.join()
-    return done
+    return float(np.mean([(each[-1] - each[0]) / (len(each) - 1) for each in done]))
 
 
-def by_dask(setting: dict[str, float], tasks: int) -> list[float]:
-    """When the tasks were done, on two workers of bare Dask."""
+def by_dask(setting: dict[str, float], tasks: int) -> float:
+    """Seconds of a task, on two workers of bare Dask."""
     import distributed
 
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
         distributed.Client(cluster) as client,
     ):
         futures = [client.submit(one_task, setting, tasks, task, pure=False) for task in range(tasks)]
-        return [future.result() for future in futures]
+        return span([future.result() for future in futures])
 
 
-def by_study(setting: dict[str, float], tasks: int) -> list[float]:
-    """When the tasks were done, as a study."""
+def by_study(setting: dict[str, float], tasks: int) -> float:
+    """Seconds of a task, as a study on two workers."""
     with tempfile.TemporaryDirectory() as directory:
         store = Path(directory) / "store"
         study(setting, tasks).run(store, workers=2, allow_code=True, progress=False)
-        return [json.loads(path.read_text())["finished"] for path in (store / "done").iterdir()]
+        return span([json.loads(path.read_text())["finished"] for path in (store / "done").iterdir()])
 
 
 def span(ends: list[float]) -> float:
-    """Seconds of a task on each of two workers, without the first of each, which compile."""
+    """Seconds of a task on two workers that end tasks at these times, without the first of each, which compile."""
     ends = sorted(ends)
     return 2 * (ends[-1] - ends[1]) / (len(ends) - 2)
 
@@ -115,7 +115,7 @@ def spans(setting: dict[str, float], tasks: int, turns: int, ways) -> Times:
     for _ in range(turns):
         for way in ways:
             began = time.perf_counter()
-            found = span(way(setting, tasks))
+            found = way(setting, tasks)
             name = way.__name__.removeprefix("by_")
             times[name] = np.append(times.get(name, np.array([])), found)
             whole[name] = time.perf_counter() - began - found * tasks / 2

@@ -122,7 +122,7 @@ def page(known: dict[str, dict]) -> str:
 
 
 def main(*names: str) -> None:
-    known = json.loads(RECORD.read_text()) if RECORD.exists() and names else {}
+    known = json.loads(RECORD.read_text()) if RECORD.exists() and names else {}  # all of them: nothing old stays
     if names != ("--page",):
         known |= measured(list(names))
         RECORD.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
