@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import populations, reused, simulating, solving, starting, studying, timing
-from .recorded import RECORD, Worse, worse
+from .recorded import RECORD, Worse, steady, worse
 from .timing import Row
 
 SUBJECTS = (solving, simulating, reused, populations, studying, starting)
@@ -53,7 +53,7 @@ def main() -> None:
         benchmarks = [each for each in benchmarks if each.__name__ in given.only]
     table = measured(benchmarks, given.json)
     if given.record:
-        RECORD.write_text(json.dumps({name: round(row["least"], 4) for name, row in table.items()}, indent=1) + "\n")
+        RECORD.write_text(json.dumps({name: round(steady(row), 4) for name, row in table.items()}, indent=1) + "\n")
     if given.check:
         recorded = json.loads(RECORD.read_text())
         found = confirmed(worse(table, recorded), benchmarks, recorded)

@@ -23,7 +23,7 @@ class Row:
     **Attributes:**
 
     - `ratio`, `low`, `high`: median and quartiles over the turns.
-    - `least`: the ratio of the shortest times, which other work on the machine disturbs least; what CI compares.
+    - `least`: the ratio of the shortest times, which other work on the machine disturbs least.
     - `goal`: the largest ratio that is wanted, if any.
     - `seconds`: median times.
     - `first`: how much longer the first calls took; compilation, for the most part.

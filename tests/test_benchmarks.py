@@ -22,12 +22,12 @@ def test_only_ratios_that_grew_by_more_than_half_are_worse(benchmarks):
     recorded = benchmarks("recorded")
     known = {"same": 1.1, "better": 1.1, "a bit worse": 1.0, "worse": 1.0, "no number": 1.0, "not measured": 1.0}
     table = {
-        "same": {"least": 1.1},
-        "better": {"least": 0.2},
-        "a bit worse": {"least": 1.49},
-        "worse": {"least": 1.51},
-        "no number": {"least": float("nan")},
-        "not recorded": {"least": 9.0},
+        "same": {"ratio": 1.1, "least": 1.1},
+        "better": {"ratio": 0.2, "least": 0.3},
+        "a bit worse": {"ratio": 9.0, "least": 1.49},
+        "worse": {"ratio": 1.6, "least": 1.51},
+        "no number": {"ratio": 1.0, "least": float("nan")},
+        "not recorded": {"ratio": 9.0, "least": 9.0},
     }
     found = recorded.worse(table, known)
     assert [each.name for each in found] == ["worse", "no number"]
