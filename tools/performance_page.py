@@ -29,7 +29,7 @@ all cores at once suffers most. First calls, which compile, are apart.
 ```bash
 python -m benchmarks            # all, about ten minutes on two quiet cores; or nox -s bench
 python -m benchmarks --quick    # what CI runs
-asv run --python=same           # the same for the history of the repository
+asv machine --yes && asv run --python=same   # the same, for the history of the repository
 ```
 
 CI fails where a ratio of the quick ones is 1.5 times the one in `benchmarks/recorded.json`, twice confirmed.
