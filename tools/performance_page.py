@@ -52,10 +52,6 @@ cache, costs about as much as the first. Half of the bandwidth is therefore what
 would take a kernel that makes both products while a row is in registers, which XLA does not write for CPUs.
 
 """,
-    "simulating": """On vectors the time goes into random numbers: JAX makes a normal number that depends on its key
-alone in about twice the time that NumPy's generator takes for the next one of its stream.
-
-""",
 }
 
 
