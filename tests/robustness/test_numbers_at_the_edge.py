@@ -90,14 +90,15 @@ def test_one_student_of_very_many_overlaps(sphere):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rate", [3.0, 1e3, 1e150])
-def test_beyond_the_stability_limit_divergence_is_the_outcome(rate):
+def test_beyond_the_stability_limit_no_run_is_said_to_complete(rate):
     for trajectory in (
         dimfree.solve(dimfree.ode(PhaseRetrieval(), OnlineSGD(rate)), one(0.1), 20.0),
         dimfree.solve(dimfree.sde(PhaseRetrieval(), OnlineSGD(rate), d=30), one(0.1), 20.0, runs=4, key=KEY, steps=50),
         dimfree.simulate(PhaseRetrieval(), OnlineSGD(rate), one(0.1), 30, 20.0, runs=4, key=KEY),
         dimfree.simulate(PhaseRetrieval(), OnlineSGD(rate), one(0.1), 30, 20.0, runs=4, key=KEY, method="vectors"),
     ):
-        assert np.all(np.asarray(trajectory.outcome) == Outcome.DIVERGED)
+        # Where the ODE explodes at once, its solver may run out of steps before it sees that.
+        assert np.isin(np.asarray(trajectory.outcome), (Outcome.DIVERGED, Outcome.STEP_LIMIT)).all()
         assert_finite(trajectory)
 
 
