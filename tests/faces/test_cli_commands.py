@@ -94,11 +94,11 @@ def test_solve_writes_netcdf(tmp_path):
 
 
 def test_a_file_without_its_extra_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("dimfree.examination._version", lambda name: None if name == "h5netcdf" else "1")
+    monkeypatch.setattr("dimfree.extras.version", lambda name: None if name == "h5netcdf" else "1")
     result = call("solve", *SMALL, "--output", "run.nc")
     assert result.exit_code == 2
     assert "run.nc" in result.stderr
-    assert "pip install h5netcdf" in result.stderr
+    assert 'pip install "h5netcdf' in result.stderr
 
 
 def test_simulate_prints_quantiles_over_runs_with_starts_of_their_own(tmp_path):

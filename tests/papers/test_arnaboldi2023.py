@@ -100,22 +100,16 @@ VERDICTS = {
 DEFINITIONS = {1, 2, 3, 4, 5, 12, 14, 35, 83}
 
 
-# The statements take a minute: once, not once in each process.
-in_one_process = pytest.mark.xdist_group("statements of arnaboldi2023")
-
-
-@pytest.fixture(scope="module")
-def statements():
-    return {claim.where: claim for claim in PAPER.statements()}
-
-
-@in_one_process
-def test_every_statement_has_its_verdict(statements):
+def test_statements_have_their_verdicts_and_numbers():
+    """All in one test: the statements take a minute, which processes would each spend."""
+    statements = {claim.where: claim for claim in PAPER.statements()}
     assert {where: claim.verdict for where, claim in statements.items()} == VERDICTS
+    _every_number_occurs(statements)
+    _misprints_are_off_and_corrections_are_not(statements)
+    _numbers_known_from_elsewhere(statements)
 
 
-@in_one_process
-def test_every_number_occurs(statements):
+def _every_number_occurs(statements):
     numbers = set(DEFINITIONS)
     for where in statements:
         for first, last in re.findall(r"\((\d+)[ab]?\)(?:-\((\d+)\))?", where):
@@ -123,8 +117,7 @@ def test_every_number_occurs(statements):
     assert numbers == set(range(1, 98))
 
 
-@in_one_process
-def test_every_misprint_is_off_by_more_than_rounding_and_its_correction_is_not(statements):
+def _misprints_are_off_and_corrections_are_not(statements):
     for claim in statements.values():
         if claim.verdict == "misprint":
             assert claim.error(claim.printed) > 1e-3, claim.where
@@ -132,8 +125,7 @@ def test_every_misprint_is_off_by_more_than_rounding_and_its_correction_is_not(s
         assert np.all(np.isfinite(np.asarray(claim.ours, float))), claim.where
 
 
-@in_one_process
-def test_numbers_that_are_known_from_elsewhere(statements):
+def _numbers_known_from_elsewhere(statements):
     ends = np.asarray(statements["Sec. 4, use of gamma_opt"].ours)
     np.testing.assert_allclose(ends, [0.0, 2.0], atol=0.01)  # the plateau of p = 5 has 1.2: the students collapse
     bounds = statements["Sec. 3.2, gamma < 1/6"].ours

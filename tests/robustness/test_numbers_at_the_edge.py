@@ -203,6 +203,41 @@ def test_overlaps_that_no_vectors_of_this_dimension_have_are_refused(method):
         dimfree.simulate(PhaseRetrieval(2), SPHERE, start, 2, 4.0, runs=4, key=KEY, method=method)
 
 
+# Data that are used again.
+
+REUSED = {
+    "gradient descent": dimfree.GradientDescent(0.05, samples_per_dimension=2.0, sphere=True),
+    "persistent SGD": dimfree.PersistentSGD(0.05, 2.0, 0.5, 1.0, sphere=True),
+    "ridge": dimfree.GradientDescent(0.05, samples_per_dimension=2.0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REUSED)
+@pytest.mark.parametrize("m", [1.0, -1.0])
+def test_the_teacher_stays_what_it_is_when_its_data_are_used_again(name, m):
+    """Without noise every sample's gradient vanishes at the teacher and at its mirror image."""
+    problem, algorithm = PhaseRetrieval(), REUSED[name]
+    ran = dimfree.simulate_reused(problem, algorithm, one(m), 40, TIMES, runs=4, key=KEY)
+    np.testing.assert_allclose(ran.state.M[..., 0, 0], m, atol=1e-9)
+    np.testing.assert_allclose(ran.training_loss, 0, atol=1e-9)
+    theory = dimfree.dmft(problem, algorithm, one(m), 0.5, key=KEY, paths=256, most_populations=4)
+    np.testing.assert_allclose(theory.mean.M[:, 0, 0], m, atol=1e-6)
+    np.testing.assert_allclose(theory.training_loss, 0, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_descent_that_explodes_is_said_to_diverge():
+    ran = dimfree.simulate_reused(
+        PhaseRetrieval(), dimfree.GradientDescent(50.0, 2.0), one(0.5), 40, 500.0, runs=4, key=KEY
+    )
+    assert np.all(np.asarray(ran.outcome) == Outcome.DIVERGED)
+    with pytest.raises(InvalidInput, match="Every population diverged"):
+        dimfree.dmft(
+            PhaseRetrieval(), dimfree.GradientDescent(50.0, 2.0), one(0.5), 500.0, key=KEY, paths=256, flow=False
+        )
+
+
 # Gradients, against finite differences.
 
 
@@ -222,10 +257,28 @@ def _risk(rate, m):
     return PhaseRetrieval(2, noise=rate).risk(_start(m))
 
 
-DIFFERENTIABLE = {"solve": _solved, "drift": _drifted, "risk": _risk}
+def _linear_noise(rate, m):
+    limit = dimfree.linear_noise(PhaseRetrieval(2), OnlineSGD(rate), d=100.0)
+    return 100 * jnp.trace(dimfree.solve(limit, _start(m), jnp.array([0.0, 1.0])).covariance[-1])
 
 
-@pytest.mark.parametrize("name", [pytest.param("solve", marks=pytest.mark.slow), "drift", "risk"])
+def _mean_field(rate, m):
+    limit = dimfree.mean_field(TwoLayer(2, 1, "erf"), OnlineSGD(rate))
+    start = dimfree.WideState(M=jnp.stack([m, 0.5 * m])[:, None], q_perp=jnp.ones(2))
+    return dimfree.solve(limit, start, jnp.array([0.0, 3.0])).risk[-1]
+
+
+def _diffused(rate, m):
+    limit = dimfree.sde(PhaseRetrieval(2), OnlineSGD(rate), d=100.0)
+    found = dimfree.solve(limit, _start(m), jnp.array([0.0, 1.0]), runs=2, key=KEY, steps=20)
+    return jnp.sum(found.state.Q[:, -1])
+
+
+SLOW = {"solve": _solved, "linear_noise": _linear_noise, "mean_field": _mean_field, "sde": _diffused}
+DIFFERENTIABLE = {"drift": _drifted, "risk": _risk} | SLOW
+
+
+@pytest.mark.parametrize("name", ["drift", "risk", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_gradients_are_those_of_finite_differences(name):
     function, at, step = DIFFERENTIABLE[name], (jnp.asarray(0.1), jnp.asarray(0.3)), 1e-4
     found = jax.grad(function, argnums=(0, 1))(*at)

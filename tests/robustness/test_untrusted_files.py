@@ -269,8 +269,6 @@ _ALLOWED = {
     ("papers/__init__.py", "import_module"),  # names of the list PAPERS
     ("papers/printed.py", "import_module"),  # the same
     ("studies/functions.py", "import_module"),  # a user's own function, which needs --allow-code
-    ("explorer/serve.py", "find_spec"),  # whether marimo is there
-    ("symbolic/front.py", "find_spec"),  # whether sympy is there
 }
 
 

@@ -1,6 +1,5 @@
 """`dimfree.equations`: a limit of SGD, printed."""
 
-import importlib.util
 from typing import Any, Literal
 
 from .. import extras
@@ -63,7 +62,7 @@ def equations(
         raise InvalidInput(f"limit = {limit!r} was given; choose one of {', '.join(LIMITS)}.")
     if sizes not in (None, "symbolic", "given"):
         raise InvalidInput(f"sizes = {sizes!r} was given; choose 'symbolic' or 'given'.")
-    if importlib.util.find_spec("sympy") is None:
+    if extras.absent(["sympy"]):
         raise InvalidInput(f"Equations in symbols need sympy: {extras.install('exact')}")
     if algorithm.readout_rate is not None and problem.readout is None:
         raise InvalidInput("readout_rate was given, but the problem has no readout to train.")
