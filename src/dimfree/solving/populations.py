@@ -25,6 +25,7 @@ from .time_grid import first_grid, given_times, halved, longest_steps, refined, 
 _STEP_ERRORS = 8  # what the errors of all steps may add up to, in units of the target, if extrapolation takes them away
 _RESOLVED = 2.0  # how much less they are with half as long steps, 4 in the limit, where extrapolation does so
 _MOST_PATHS, _FEWEST_PATHS = 8_192, 256  # of a population
+_LEAST_BESIDE = 1e-10  # of the squared norm that must not be along the teacher
 _FEWEST = 4  # populations for each grid, so that there is a spread
 _SEGMENT = 16  # steps between two looks at how far it is, when it can also be interrupted
 
@@ -355,4 +356,10 @@ def _check(problem: Problem, algorithm: ReusedData, start: State, flow: bool) ->
         )
     start = check_start(problem, start, trained=False)
     check_state(start, sphere=algorithm.sphere)
+    beside = start.Q[0, 0] - start.M[0, 0] ** 2 / start.P[0, 0]
+    if is_concrete(beside) and float(beside) <= _LEAST_BESIDE * float(start.Q[0, 0]):
+        raise InvalidInput(
+            f"The start lies along the teacher (Q = {float(start.Q[0, 0]):g}, M = {float(start.M[0, 0]):g}): dmft "
+            "follows the part of the weights beside it, and there is none. Take an overlap a little smaller."
+        )
     return start
