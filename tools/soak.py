@@ -14,7 +14,6 @@ import contextlib
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -30,15 +29,18 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "studies"), str(ROOT / "
 
 from browser import PICTURE, move, server, visitor  # noqa: E402
 from drivers import (  # noqa: E402
+    DIVERGING,
     DRAW,
     EXITS,
+    TROUBLE,
     arrays,
     done,
-    environment,
     finish,
+    free_address,
     kill,
     run,
     start,
+    start_cluster,
     wait_for,
     workers,
     write_study,
@@ -49,21 +51,7 @@ from dimfree.studies.clusters import environment as worker_environment  # noqa: 
 
 MIB = 2**20
 GROWTH = 0.05  # of the memory after the warm-up, that the end may have more
-TROUBLE = {
-    **DRAW,
-    "algorithm": {"name": "OnlineSGD", "learning_rate": 0.1},
-    "axes": {"problem.noise": list(range(9))},
-    "compute": {"name": "function", "function": "study_functions:trouble", "quantities": ["value"]},
-    "cells_per_task": 3,
-    "timeout": 4.0,
-}
-DIVERGING = {
-    **EXITS,
-    "algorithm": {"name": "OnlineSGD"},
-    "axes": {"algorithm.learning_rate": [0.02, 5.0]},
-    "compute": {"name": "simulate", "d": 30, "alpha": 5.0},
-}
-STUDIES = {"draw": DRAW, "trouble": TROUBLE, "exits": EXITS, "diverging": DIVERGING}
+STUDIES = {"draw": DRAW, "trouble": {**TROUBLE, "timeout": 4.0}, "exits": EXITS, "diverging": DIVERGING}
 SLIDERS = (1, 2)  # learning rate and noise
 
 
@@ -124,11 +112,9 @@ class Disturbed:
 class Steady:
     """A scheduler and two workers that stay for all studies."""
 
-    def __init__(self, port: int):
-        self.address = f"tcp://127.0.0.1:{port}"
-        scheduler = ("dask_scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
-        worker = ("dask_worker", self.address, "--nthreads", "1", "--no-dashboard", "--death-timeout", "60")
-        self.processes = [_launch(*scheduler), _launch(*worker), _launch(*worker)]
+    def __init__(self):
+        self.address = free_address()
+        self.processes = start_cluster(self.address, 60, **worker_environment())
 
     def memory(self) -> float:
         """Of the larger worker, in MiB; a nanny is none."""
@@ -143,18 +129,9 @@ class Steady:
             process.kill()
 
 
-def _launch(module: str, *options: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", f"distributed.cli.{module}", *options]
-    variables = environment() | worker_environment()
-    return subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
 @contextlib.contextmanager
 def steady() -> Iterator[Steady]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    cluster = Steady(port)
+    cluster = Steady()
     try:
         yield cluster
     finally:

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from fuzzing import fuzz
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dimfree
@@ -19,16 +20,6 @@ KEY = jax.random.key(0)
 SPHERE, FREE = OnlineSGD(0.1, sphere=True), OnlineSGD(0.1)
 TIMES = np.array([0.0, 1.0])
 EDGES = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1 - 1e-16, 1 - 1e-9, 1e-300, 1e-12]) | st.floats(-1, 1)
-
-
-def fuzz(examples: int):
-    return settings(
-        max_examples=examples,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
 
 
 def one(m: float, q: float = 1.0) -> State:

@@ -9,7 +9,8 @@ import time
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from fuzzing import fuzz
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dimfree
@@ -35,17 +36,6 @@ SCALARS = (
 STRUCTURES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SCALARS, inner, max_size=3), max_leaves=8
 )
-
-
-def fuzz(examples: int):
-    """So many examples, the same each time."""
-    return settings(
-        max_examples=examples,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
 
 
 def assert_read_or_refused(path: pathlib.Path) -> None:

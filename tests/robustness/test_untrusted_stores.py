@@ -9,7 +9,8 @@ import shutil
 import numcodecs
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from fuzzing import fuzz
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -189,7 +190,7 @@ def test_no_changed_byte_of_a_chunk_is_another_number(good, store):
             np.testing.assert_array_equal(found, expected)
 
 
-@settings(max_examples=60, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@fuzz(60)
 @given(
     st.sampled_from(["manifest.json", f"{ARRAYS}/zarr.json", f"{ARRAYS}/risk/zarr.json", f"{ARRAYS}/status/zarr.json"]),
     st.integers(0, 10_000),

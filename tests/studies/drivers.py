@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -38,6 +39,20 @@ EXITS = {
     "compute": {"name": "exit_time", "d": 30, "alpha": 20.0},
     "runs": 16,
     "cells_per_task": 9,
+}
+
+TROUBLE = {
+    **DRAW,
+    "algorithm": {"name": "OnlineSGD", "learning_rate": 0.1},
+    "axes": {"problem.noise": list(range(9))},
+    "compute": {"name": "function", "function": "study_functions:trouble", "quantities": ["value"]},
+    "cells_per_task": 3,
+}
+DIVERGING = {
+    **EXITS,
+    "algorithm": {"name": "OnlineSGD"},
+    "axes": {"algorithm.learning_rate": [0.02, 5.0]},
+    "compute": {"name": "simulate", "d": 30, "alpha": 5.0},
 }
 
 
@@ -104,3 +119,24 @@ def arrays(store: pathlib.Path) -> dict[str, bytes]:
     """All files of the arrays of a store, by name."""
     root = store / "results.zarr"
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def free_address() -> str:
+    """Of a scheduler that is to be started on this machine."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"tcp://127.0.0.1:{free.getsockname()[1]}"
+
+
+def start_cluster(address: str, patience: int, **variables: str) -> list[subprocess.Popen]:
+    """A scheduler and two workers, which end themselves so many seconds after it."""
+
+    def launch(module: str, *options: str) -> subprocess.Popen:
+        command = [sys.executable, "-m", f"distributed.cli.{module}", *options, "--no-dashboard"]
+        env = environment() | variables
+        return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    host, _, port = address.removeprefix("tcp://").partition(":")
+    scheduler = launch("dask_scheduler", "--host", host, "--port", port)
+    options = ("--nthreads", "1", "--death-timeout", str(patience))
+    return [scheduler, *(launch("dask_worker", address, *options) for _ in range(2))]

@@ -2,22 +2,25 @@
 
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
 
 import pytest
 from drivers import (
+    DIVERGING,
     DRAW,
     EXITS,
+    TROUBLE,
     arrays,
     done,
     environment,
     finish,
+    free_address,
     kill,
     run,
     start,
+    start_cluster,
     wait_for,
     workers,
     write_study,
@@ -94,21 +97,8 @@ def test_driver_killed_and_resumed(tmp_path, undisturbed):
 
 def test_scheduler_killed_and_resumed(tmp_path, undisturbed):
     study, store = write_study(tmp_path, DRAW), tmp_path / "store"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    address = f"tcp://127.0.0.1:{port}"
-
-    def launch(*arguments: str) -> subprocess.Popen:
-        command = [sys.executable, "-m", "distributed.cli." + arguments[0], *arguments[1:]]
-        return subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def cluster() -> list[subprocess.Popen]:
-        scheduler = launch("dask_scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
-        options = ("--nthreads", "1", "--no-dashboard", "--death-timeout", "20")
-        return [scheduler, *(launch("dask_worker", address, *options) for _ in range(2))]
-
-    processes = cluster()
+    address = free_address()
+    processes = start_cluster(address, 20)
     try:
         driver = start(study, store, "--cluster", "address", "--address", address)
         wait_for(lambda: done(store) >= 2)
@@ -118,7 +108,7 @@ def test_scheduler_killed_and_resumed(tmp_path, undisturbed):
             process.terminate()
             process.wait()
         assert 2 <= done(store) < 16
-        processes = cluster()
+        processes = start_cluster(address, 20)
         run(study, store, "--cluster", "address", "--address", address)
     finally:
         for process in processes:
@@ -187,15 +177,8 @@ def test_cells_that_fail_or_hang_are_reported_and_the_others_complete(tmp_path):
 
     import dimfree
 
-    study = {
-        **DRAW,
-        "algorithm": {"name": "OnlineSGD", "learning_rate": 0.1},
-        "axes": {"problem.noise": list(range(9))},
-        "compute": {"name": "function", "function": "study_functions:trouble", "quantities": ["value"]},
-        "cells_per_task": 3,
-        "timeout": 20.0,
-    }
-    output = run(write_study(tmp_path, study), tmp_path / "store", "--workers", "2")
+    study = write_study(tmp_path, {**TROUBLE, "timeout": 20.0})
+    output = run(study, tmp_path / "store", "--workers", "2")
     assert "cell 2 failed: ArithmeticError: no such number" in output
     assert "1 cells took too long: 5" in output
     data = dimfree.open_study(tmp_path / "store")
@@ -204,13 +187,7 @@ def test_cells_that_fail_or_hang_are_reported_and_the_others_complete(tmp_path):
 
 
 def test_a_task_that_takes_all_memory_is_reported_and_the_others_complete(tmp_path):
-    study = {
-        **DRAW,
-        "algorithm": {"name": "OnlineSGD", "learning_rate": 0.1},
-        "axes": {"problem.noise": list(range(9))},
-        "compute": {"name": "function", "function": "study_functions:hungry", "quantities": ["value"]},
-        "cells_per_task": 3,
-    }
+    study = {**TROUBLE, "compute": {**TROUBLE["compute"], "function": "study_functions:hungry"}}
     store = tmp_path / "store"
     output = run(write_study(tmp_path, study), store, "--workers", "2", "--memory", "900MB", code=1)
     assert "2 of 3 tasks" in output
@@ -252,13 +229,7 @@ def test_what_is_chosen_as_results_come_in_survives_a_killed_driver(tmp_path, st
 def test_a_run_that_diverges_is_counted(tmp_path):
     import dimfree
 
-    study = {
-        **EXITS,
-        "algorithm": {"name": "OnlineSGD"},
-        "axes": {"algorithm.learning_rate": [0.02, 5.0]},
-        "compute": {"name": "simulate", "d": 30, "alpha": 5.0},
-    }
-    run(write_study(tmp_path, study), tmp_path / "store", "--cluster", "inline")
+    run(write_study(tmp_path, DIVERGING), tmp_path / "store", "--cluster", "inline")
     data = dimfree.open_study(tmp_path / "store")
     assert data.status.values.tolist() == [1, 1]
     assert data.diverged.values.tolist() == [0.0, 1.0]

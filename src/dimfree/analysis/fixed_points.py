@@ -179,7 +179,7 @@ def fixed_points(limit: MeanLimit, *, key: PRNGKeyArray, starts: int | State = 2
         f"The State has {size:,} coordinates; fixed points are looked for with a matrix of that many rows and columns "
         f"for each start, which is out of reach beyond {_MOST_COORDINATES:,}. Take a smaller width.",
     )
-    check_moves(limit.algorithm)
+    check_moves(algorithm)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     if not isinstance(starts, State):
         starts = random_points(limit, positive_integer(starts, "starts"), rng, sparse=True)

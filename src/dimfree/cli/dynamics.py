@@ -343,7 +343,8 @@ def _print_times(
     for what, trajectory in made.items():
         for name, number in _outcomes(trajectory).items():
             if number and name != "completed":
-                first = float(np.nanmin(np.asarray(trajectory.stopped_at)))
+                those = np.asarray(trajectory.outcome) == dimfree.Outcome[name.upper()]
+                first = float(np.min(np.asarray(trajectory.stopped_at), where=those, initial=np.inf))
                 ended.append(
                     f"{what}: {number} of {trajectory.runs or 1} ended early ({name.replace('_', ' ')}), the first at "
                     f"alpha = {first:.3g}." + (" Take a smaller --learning-rate." if name == "diverged" else "")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .output import invalid, plainly
+from .output import check_target, plainly
 
 
 def explore(
@@ -38,7 +38,7 @@ def explore(
     """
     with plainly():
         if export is not None:
-            _check_page(export)
+            check_target("--export", export, (".html",), ".html")
             from ..explorer.page import export_page
 
             export_page(export, problem, say=lambda words: typer.echo(words, err=True))
@@ -48,11 +48,3 @@ def explore(
 
         code = serve(host=host, port=port, open_browser=browser, problem=problem, store=store, say=typer.echo)
     raise typer.Exit(code)
-
-
-def _check_page(path: Path) -> None:
-    """An error, before anything is computed, if no page can be written there."""
-    if not path.absolute().parent.is_dir():
-        raise invalid(f"--export {path} was given, but there is no directory {path.absolute().parent}.")
-    if path.suffix != ".html":
-        raise invalid(f"--export {path} was given; its name must end in .html.")

@@ -8,7 +8,7 @@ import errno
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -155,17 +155,21 @@ def _cell(value: Any) -> str:
 
 def check_targets(plot: Path | None = None, output: Path | None = None) -> None:
     """An error, before anything is computed, if what is asked for cannot be written."""
-    for option, path in (("--plot", plot), ("--output", output)):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise invalid(f"{option} {path} was given, but there is no directory {path.absolute().parent}.")
-    if plot is not None and plot.suffix not in (".png", ".pdf", ".svg"):
-        raise invalid(f"--plot {plot} was given; its name must end in .png, .pdf or .svg.")
+    if plot is not None:
+        check_target("--plot", plot, (".png", ".pdf", ".svg"), ".png, .pdf or .svg")
     if output is not None:
-        if output.suffix not in _EXTRAS:
-            raise invalid(f"--output {output} was given; its name must end in .nc (NetCDF) or .zarr.")
+        check_target("--output", output, _EXTRAS, ".nc (NetCDF) or .zarr")
         extra, packages = _EXTRAS[output.suffix]
         if absent := extras.absent(packages):
             raise invalid(f"--output {output} needs {' and '.join(absent)}: {extras.install(extra)}")
+
+
+def check_target(option: str, path: Path, endings: Container[str], words: str) -> None:
+    """An error if there is no directory for a file, or its name has another ending."""
+    if not path.absolute().parent.is_dir():
+        raise invalid(f"{option} {path} was given, but there is no directory {path.absolute().parent}.")
+    if path.suffix not in endings:
+        raise invalid(f"{option} {path} was given; its name must end in {words}.")
 
 
 def save_picture(path: Path | None, draw: Callable[[], Any]) -> None:

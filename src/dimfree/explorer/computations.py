@@ -79,7 +79,7 @@ def curves(settings: Settings, runs: int = RUNS) -> Curves:
         level = float(exit_level(problem, risk, THRESHOLD))
     except InvalidInput as objection:
         # The library's advice for programs is of no use here.
-        note = str(objection).split(" Use dimfree.")[0]
+        note = str(objection)
     predicted, measured = np.inf, np.full(runs, np.inf)
     if level is not None:
         predicted = crossing(alphas, theory.risk, level)
@@ -227,13 +227,6 @@ def study(store: str) -> Any:
     except ImportError as missing:
         raise InvalidInput(str(missing)) from None
     return open_study(store.strip())
-
-
-def loaded(data: Any, store: str) -> Any:
-    """The same with its numbers in memory; an error says why they cannot be read."""
-    from ..studies.opening import loaded
-
-    return loaded(data, store)
 
 
 def _plateau_risk(limit: MeanLimit) -> float:

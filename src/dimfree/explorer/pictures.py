@@ -11,6 +11,7 @@ from .. import plot
 from ..analysis.exit_times import ExitTime
 from ..analysis.portrait import Portrait
 from ..analysis.regimes import LIMITS, RegimeMap
+from ..plot.compare import FEW
 from ..trajectory import Outcome
 from .computations import Curves
 from .settings import Settings
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     import xarray
 
 _MARK, _THEORY, _RUNS = "#444444", "#0072B2", "#D55E00"
-_FEW = 5  # with fewer runs than this plot.compare draws no band
 _OVERLAP = 1.5  # beyond what a student that learns has
 _SCREEN = 125  # pixels to the inch
 _MANY = 12  # with more points at rest than this they are drawn small
@@ -72,7 +72,7 @@ def _kinds(axes: Any, result: Curves, theory: str, runs: str) -> list[tuple[Any,
     if completed:
         (dots,) = axes.plot([], [], color=runs, linestyle="none", marker="o", markersize=6.5, markeredgecolor="white")
         band = axes.fill_between([], [], [], color=runs, alpha=0.2, linewidth=0)
-        found.append(((band, dots) if completed >= _FEW else dots, f"SGD, {_runs(completed)}"))
+        found.append(((band, dots) if completed >= FEW else dots, f"SGD, {_runs(completed)}"))
     if diverged:
         (thin,) = axes.plot([], [], color=runs, linewidth=0.8, alpha=0.7, marker="x", markersize=7)
         found.append((thin, f"SGD, {_runs(diverged)} that diverge{'s' if diverged == 1 else ''}"))
@@ -103,7 +103,7 @@ def caption_of(result: Curves, *, each: bool = True) -> str:
     completed, diverged = _counts(result)
     words = ["Lines are the ODE, the limit of SGD as the dimension grows."]
     if completed:
-        band = ", with a band from the 10% to the 90% quantile" if completed >= _FEW else ""
+        band = ", with a band from the 10% to the 90% quantile" if completed >= FEW else ""
         words.append(f"Dots are the mean of {_runs(completed)} of SGD itself in dimension d, exact in law{band}.")
     if diverged and each:
         words.append(

@@ -210,7 +210,7 @@ def _exits(settings: Settings, asked: Any) -> _View:
     try:
         formula = computations.exit_formula(settings)
     except InvalidInput as objection:  # there is no plateau: that is no fault
-        return _View(name="exit_times", words=str(objection).split(" Use dimfree.")[0])
+        return _View(name="exit_times", words=str(objection))
     if not asked and not computations.knows_exits(settings):
         words = "The formula is there at once; " if formula.closed_form is not None else ""
         words += f"the picture shows the ODE and {computations.EXIT_RUNS} simulated runs, once they are computed."
@@ -257,7 +257,9 @@ def _regimes(settings: Settings, asked: Any) -> _View:
 def _study(settings: Settings, asked: Any) -> _View:
     store, quantity, level = asked["store"].strip(), asked["quantity"].strip() or None, _level(asked["level"])
     data, chosen = pictures.two_axes_of(computations.study(store))
-    data = computations.loaded(data, store)
+    from ..studies.opening import loaded
+
+    data = loaded(data, store)
     return _View(
         name="phase_diagram",
         figure=pictures.draw_study(data, quantity, level),

@@ -19,7 +19,7 @@ from .look import in_style
 
 QUANTITIES = ("risk", "M", "Q", "readout")
 _DOTS = 26  # markers along a simulated curve
-_FEW = 5  # with fewer runs than this a band means little, and the runs are drawn one by one
+FEW = 5  # with fewer runs than this a band means little, and the runs are drawn one by one
 _NAMED = 8  # with more entries than this the legend names the first and the last
 _CLOCKS = {"alpha": r"$\alpha$ = samples / $d$", "time": r"time = learning rate $\times$ steps"}
 _LINES = ("-", "--", "-.", ":")
@@ -163,7 +163,7 @@ def _describe(trajectory: Trajectory) -> str:
             words += f" ({word} at {clock} = {float(trajectory.stopped_at):.3g})"
         else:
             words += f" ({count} {word})"
-    if trajectory.runs is not None and np.sum(outcomes == Outcome.COMPLETED) >= _FEW:
+    if trajectory.runs is not None and np.sum(outcomes == Outcome.COMPLETED) >= FEW:
         words += ": mean, 10-90%"
     return words
 
@@ -253,7 +253,7 @@ def _draw(axes: Axes, trajectory: Trajectory, values: np.ndarray, deviation: np.
         return
     kept = values[completed]
     axes.plot(alpha, kept.mean(axis=0), zorder=look.above, **line)
-    if len(kept) >= _FEW:
+    if len(kept) >= FEW:
         low, high = np.quantile(kept, [0.1, 0.9], axis=0)
         axes.fill_between(alpha, low, high, color=look.colour, alpha=0.2, linewidth=0, zorder=1)
     elif len(kept) > 1:
@@ -280,7 +280,7 @@ def _handle(look: _Look, trajectory: Trajectory, *, deviation: bool) -> Any:
     marker = {"marker": look.marker, "markeredgecolor": "white", "markeredgewidth": 0.6} if look.dots else {}
     line = Line2D([], [], color=look.colour, linestyle=look.line, **marker)
     completed = int(np.sum(np.asarray(trajectory.outcome) == Outcome.COMPLETED))
-    band = deviation or (trajectory.runs is not None and completed >= _FEW)
+    band = deviation or (trajectory.runs is not None and completed >= FEW)
     return (Patch(facecolor=look.colour, alpha=0.2, linewidth=0), line) if band else line
 
 

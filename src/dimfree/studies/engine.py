@@ -89,7 +89,8 @@ def run(description: Description, url: str, cluster: Cluster, *, progress: bool 
     with Lock(store.files) as lock:
         store.create(description)
         store.files.tidy()
-        store.refuse_if_chunks_are_lost(description, len(store.done()))
+        done = store.done()
+        store.refuse_if_chunks_are_lost(description, len(done))
         began = time.perf_counter()
         driver = Driver(description, store, cluster, lock)
         if description.refine is not None:
@@ -98,7 +99,6 @@ def run(description: Description, url: str, cluster: Cluster, *, progress: bool 
             report = refine(driver, progress=progress)
         else:
             layout = Layout(description)
-            done = store.done()
             report = Report(url, layout.number_of_tasks, len(done))
             missing = [task for task in range(layout.number_of_tasks) if task not in done]
             cells = description.number_of_cells
