@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 # Workers and repeated runs share what has been compiled; results do not depend on it.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(pathlib.Path(tempfile.gettempdir()) / "dimfree-test-cache"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 import jax
 import pytest
@@ -16,10 +16,22 @@ from jaxtyping import install_import_hook
 
 install_import_hook("dimfree", "typechecker.typecheck")
 
+# Most tests compile longer than they run, and take a quarter less time with programs that are hardly optimised. Not so
+# these, nor the slow ones.
+MOSTLY_RUNNING = {"test_exact_in_law", "test_exit_times", "test_fluctuations", "test_square"}
+
 
 @pytest.fixture(scope="module", autouse=True)
-def _forget_compiled_programs() -> Iterator[None]:
-    """A process that keeps all it has compiled runs out of memory maps after some hundred tests, and crashes."""
-    yield
+def _programs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Programs for one module: a process that keeps all runs out of memory maps after some hundred tests, and crashes.
+
+    Processes that a test starts optimise as little as the test does.
+    """
+    slow = request.config.option.markexpr != "not slow"
+    little = not slow and request.module.__name__ not in MOSTLY_RUNNING
+    jax.config.update("jax_disable_most_optimizations", little)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(little)))
+        yield
     jax.clear_caches()
     gc.collect()

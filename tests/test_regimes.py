@@ -97,6 +97,8 @@ changing = dimfree.OnlineSGD(lambda alpha: 1 / (1 + alpha))
             "dimfree.regimes(dimfree.TwoLayer(2, normalisation='sqrt'), sgd, 10, 1.0, key=key)": "normalisation",
             "dimfree.regimes(dimfree.TwoLayer(2), changing, 10, 1.0, key=key)": "constant rates",
             "dimfree.regimes(dimfree.TwoLayer(2), sgd, 1, 1.0, key=key)": "d = 1",
+            "dimfree.regimes(dimfree.TwoLayer(2), sgd, 9, 0.0, key=key)": "alpha = 0.0 was given; it must be positive",
+            "dimfree.regimes(dimfree.PhaseRetrieval(), dimfree.OnlineSGD(1e3), 9, 1.0, key=key)": "1000 diverge",
             "dimfree.plot.regimes(sgd)": "pass what dimfree.regimes(...) gives",
         },
     )

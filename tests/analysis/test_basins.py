@@ -44,6 +44,7 @@ def test_the_probabilities_of_the_rule_of_signs():
     np.testing.assert_allclose(xor_probabilities(4), [24 / 256, 144 / 256, 84 / 256, 4 / 256])
 
 
+@pytest.mark.slow  # the paper's statement of one half is checked always
 def test_two_clusters_are_learned_with_probability_one_half():
     """By the ODE and by simulation; 768 starts, standard error 0.018, and 128 runs, 0.044."""
     limit = ode(dimfree.Mixture.binary(2, np.inf), dimfree.OnlineSGD(1.0, readout_rate=1.0, ridge=0.1))

@@ -37,7 +37,7 @@ def tensor_points(order, snr, rate):
 @pytest.mark.parametrize(
     ("order", "snr", "rate", "signs"),
     [
-        (2, 2.0, 0.8, 2),
+        pytest.param(2, 2.0, 0.8, 2, marks=pytest.mark.slow),
         (2, 0.5, 0.8, 2),
         (3, 4.0, 1.1, 1),
         pytest.param(4, 8.0, 0.9, 2, marks=pytest.mark.slow),
@@ -63,6 +63,7 @@ def test_tensors_have_the_fixed_points_of_the_closed_form(order, snr, rate, sign
         assert point.stable == bool(np.all(eigenvalues < 0))
 
 
+@pytest.mark.slow  # the paper's statements on all of them are checked always
 def test_two_clusters_have_five_components_and_rings_with_unstable_ends():
     """Ridge 0.1 < 1/4: the origin, two rings and two optima; ends of rings grow at rate 1/4 - ridge.
 
@@ -129,6 +130,7 @@ def _groups(state):
     return len(directions)
 
 
+@pytest.mark.slow
 def test_a_quadratic_network_has_its_critical_points_as_families():
     """At a small learning rate the fixed points are the critical points, each family of rotations in one piece."""
     rate = 0.05

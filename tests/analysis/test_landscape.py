@@ -90,8 +90,9 @@ def test_quadratic_critical_points_have_no_gradient_and_the_dense_hessian(p, k, 
         assert result.accidental == (0 if s < k else (d - k) * (p - k))
 
 
-@pytest.mark.parametrize("sphere", [False, True])
-@pytest.mark.parametrize("activation", ["square", "erf", "he3", "relu"])
+@pytest.mark.parametrize(
+    ("activation", "sphere"), [("erf", False), ("relu", False), ("square", True), ("he3", True), ("relu", True)]
+)
 def test_random_points_have_the_dense_hessian(activation, sphere):
     # No critical point, no orthonormal teachers, unequal readouts, noise: nothing cancels.
     students, teachers = random_point(2, 1, 5, seed=1, norm=1.0 if sphere else None)

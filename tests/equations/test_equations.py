@@ -429,6 +429,14 @@ REFUSED = {
         lambda: equations(PhaseRetrieval(2), OnlineSGD(0.1), notation="benarous2022"),
         "that source has no such problem",
     ),
+    "a committee that nobody can read": (
+        lambda: equations(TwoLayer(40, 2, "erf"), OnlineSGD(0.1)),
+        "2,822,400 terms: too many to write out; take fewer neurons",
+    ),
+    "a series that nobody can read": (
+        lambda: equations(TwoLayer(2, 1, "tanh"), OnlineSGD(0.1, sphere=True), hermite_order=1_000),
+        "take a smaller hermite_order",
+    ),
     "a covariance that nobody can read": (
         lambda: equations(TwoLayer(6, 4, "square"), OnlineSGD(0.1), "sde"),
         "too many to write out",

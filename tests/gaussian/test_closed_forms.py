@@ -127,7 +127,7 @@ def derivative(integrals, covariance, weights, width, direction):
     return jax.jacfwd(along)(0.0)
 
 
-@pytest.mark.parametrize("name", ["erf", "he3", "relu"])
+@pytest.mark.parametrize("name", ["erf", pytest.param("he3", marks=pytest.mark.slow), "relu"])
 def test_derivative_against_differences(name):
     integrals = as_activation(name).integrals
     covariance, weights = random_problem(3, 2, 2)

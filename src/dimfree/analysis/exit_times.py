@@ -197,8 +197,7 @@ def exit_time(
     asked = tuple(methods)
     if not asked or not set(asked) <= set(METHODS):
         raise InvalidInput(f"methods = {asked} was given; choose among {', '.join(METHODS)}.")
-    if not 0 < threshold < 1:
-        raise InvalidInput(f"threshold = {threshold} was given; it is a fraction, between 0 and 1.")
+    check_threshold(threshold)
     limit = ode(problem, algorithm)
     plateau_risk = float(problem.risk(rest(limit)))
     level = float(exit_level(problem, plateau_risk, threshold))
@@ -256,6 +255,12 @@ def exit_time(
         )
         found["simulated"] = _estimate(np.asarray(exits_of(trajectory)), end, "SGD itself, exactly in law")
     return ExitTime(problem, algorithm, d, threshold, plateau_risk, level, notes=tuple(notes), **found)
+
+
+def check_threshold(threshold: float) -> None:
+    """An error in words unless it is a fraction."""
+    if not 0 < threshold < 1:
+        raise InvalidInput(f"threshold = {threshold} was given; it is a fraction, between 0 and 1.")
 
 
 def exit_level(problem: Problem, risk: float | Array, threshold: float | Array) -> float | Array:

@@ -16,7 +16,7 @@ from ..limits import ode
 from ..problems import Problem
 from ..solving import solve
 from ..state import State
-from .exit_times import Fallen, exit_level, exits_of, random_starts
+from .exit_times import Fallen, check_threshold, exit_level, exits_of, random_starts
 from .plateau import fixed_point, rest
 
 _STARTS = 8  # random starts that the exit time is averaged over
@@ -83,6 +83,7 @@ def best_learning_rate(
     if isinstance(guess, Schedule) or not float(guess) > 0:
         raise InvalidInput("The algorithm needs a constant, positive learning rate, where the search begins.")
     d = positive_integer(d, "d", minimum=2)
+    check_threshold(threshold)
     starts = random_starts(problem, d, _STARTS, key=key)
     rates = float(guess) * _GRID
     level = _exit_level(problem, with_rate(algorithm, rates[0]), threshold)

@@ -175,14 +175,11 @@ def regimes(
     """
     _check(problem, algorithm)
     d, runs = positive_integer(d, "d", minimum=problem.teacher_width + 1), positive_integer(runs, "runs", minimum=2)
+    if not 0 < alpha < np.inf:
+        raise InvalidInput(f"alpha = {alpha} was given; it must be positive and finite.")
     rate = float(np.asarray(algorithm.learning_rate))
-    time = rate * alpha / problem.width
     check_key(key)
     reference_key, start_key, run_key = jax.random.split(key, 3)
-    if scales is None:
-        scales = _error_scales(problem, algorithm, time, reference_key)
-    noise = rate / (problem.width * algorithm.batch_size)
-    expected = {name: float(error) for name, error in scales.errors(problem.width, d, noise).items()}
     steps = alpha * d / algorithm.batch_size
     cost = steps * runs * (problem.width + problem.teacher_width) ** 3
     measured = errors = None
@@ -191,6 +188,10 @@ def regimes(
         samples = _distances(problem, algorithm, start, d, alpha, runs, run_key)
         measured = {name: float(sample.mean()) for name, sample in samples.items()}
         errors = {name: float(sample.std(ddof=1) / runs**0.5) for name, sample in samples.items()}
+    if scales is None:  # after the runs: where those diverge, this would take long for nothing
+        scales = _error_scales(problem, algorithm, rate * alpha / problem.width, reference_key)
+    noise = rate / (problem.width * algorithm.batch_size)
+    expected = {name: float(error) for name, error in scales.errors(problem.width, d, noise).items()}
     return RegimeMap(
         p=problem.width,
         d=d,

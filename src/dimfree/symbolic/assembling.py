@@ -24,6 +24,7 @@ from .tensors import Tensor, in_statistics
 from .words import Words
 from .writing import latex_sum
 
+_MOST_TERMS = 10_000  # in the averages of four neurons: a minute or so
 _MOST_MONOMIALS = 4_000  # of the fields, in the average of highest degree: a minute or so
 
 
@@ -59,6 +60,7 @@ def committee(problem: TwoLayer, algorithm: OnlineSGD, limit: str, **options: An
         )
     alphabet = Alphabet(problem, algorithm, **options)
     _check_notation(alphabet, "arnaboldi2023", "bocchi2026")
+    _check_terms(problem, 1)
     model = ErfNetwork(alphabet)
     lines = {"_lines": model.lines, "_conditions": (*conditions(alphabet), *model.conditions())}
     return in_indices(alphabet, model.moments(), limit, extra=lines)
@@ -82,6 +84,7 @@ def expansion(problem: TwoLayer, algorithm: OnlineSGD, limit: str, order: int, *
         )
     if limit == "linearised":
         _check_plateau(alphabet)
+    _check_terms(problem, order**2 // 2)
     model = HermiteNetwork(alphabet, order)
     result = in_indices(alphabet, model.moments(), limit)
     result = dataclasses.replace(result, _conditions=(*result._conditions, *model.conditions()))
@@ -217,6 +220,17 @@ def _check_plateau(alphabet: Alphabet) -> None:
                 f"limit = 'linearised' was given, but {words}; the plateau is known for fixed readouts of ones and "
                 "orthonormal teachers. dimfree.fixed_points finds the others in numbers."
             )
+
+
+def _check_terms(problem: TwoLayer, each: int) -> None:
+    """Refuse equations that nobody could read and that would take hours; `each` term is written in so many."""
+    terms = each * (problem.width * (problem.width + problem.teacher_width)) ** 2
+    if terms > _MOST_TERMS:
+        remedy = "take fewer neurons" if each == 1 else "take a smaller hermite_order or fewer neurons"
+        raise InvalidInput(
+            f"{problem!r} has averages of four neurons with about {terms:,} terms: too many to write out; {remedy}. "
+            "dimfree.ode has the numbers."
+        )
 
 
 def _check_size(problem: TwoLayer, degree: int, limit: str) -> None:
