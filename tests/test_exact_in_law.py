@@ -63,7 +63,7 @@ TABLE = [
     LawCase("spiked matrix, batch", 30, dimfree.SpikedTensor(2, 2.0), batch_size=4, rate=0.5, alpha=2.0),
     LawCase("spiked tensor of order 4, sphere", 30, dimfree.SpikedTensor(4, 1.0), sphere=True, rate=0.05, alpha=1.0),
 ]
-QUICK = 6  # the first rows run always, the others in the slow suite
+QUICK = 4  # the first rows run always, the others in the slow suite
 
 
 def two_samples(case: LawCase):

@@ -270,6 +270,7 @@ def fresh(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 def test_many_devices_give_the_same_runs():
     code = """
 import os

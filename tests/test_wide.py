@@ -22,6 +22,7 @@ def test_64_students_in_16_copies_are_4(activation):
     np.testing.assert_allclose(many.readout, few.readout[copies], atol=1e-10)
 
 
+@pytest.mark.slow
 def test_64_students_drift_as_predicted_at_dimension_a_billion():
     problem, algorithm, d = dimfree.TwoLayer(64, 4, "erf", noise=0.1), dimfree.OnlineSGD(60.0), 10**9
     start = dimfree.random_state(problem, d, key=jax.random.key(0))

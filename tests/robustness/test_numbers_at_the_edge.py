@@ -151,7 +151,6 @@ def test_what_is_no_number_is_refused(bad):
         "simulated alpha": lambda: dimfree.simulate(PhaseRetrieval(), FREE, one(0.1), 30, bad, runs=1, key=KEY),
         "threshold": lambda: dimfree.exit_time(PhaseRetrieval(), SPHERE, 100, bad, key=KEY),
         "threshold of a rate": lambda: dimfree.best_learning_rate(PhaseRetrieval(), SPHERE, 100, bad, key=KEY),
-        "d of a rate": lambda: dimfree.best_learning_rate(PhaseRetrieval(), SPHERE, bad, key=KEY),
         "alpha of regimes": lambda: dimfree.regimes(TwoLayer(2), FREE, 100, bad, key=KEY),
         "snr": lambda: dimfree.SpikedTensor(order=3, snr=bad),
         "relative_tolerance": lambda: dimfree.solve(limit, one(0.1), 1.0, relative_tolerance=bad),
