@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -16,6 +17,12 @@ def benchmarks(monkeypatch):
     """The modules of the repository's benchmarks, by name."""
     monkeypatch.syspath_prepend(str(ROOT))
     return lambda name: importlib.import_module(f"benchmarks.{name}")
+
+
+def test_memory_is_that_of_the_process_alone(benchmarks):
+    held = np.ones(50_000_000)  # 400 MB, which Linux counts for a process that is started meanwhile
+    assert 5 < benchmarks("timing").in_process("pass")["MB"] < 100
+    del held
 
 
 def test_only_ratios_that_grew_by_more_than_half_are_worse(benchmarks):
