@@ -15,7 +15,7 @@ import numpy as np
 
 import dimfree
 from dimfree.gaussian.rules import sobol_normals
-from dimfree.limits.dmft import Kernels, Population, Process, _next_row
+from dimfree.limits.dmft import Kernels, Population, Process, _along, _next_row
 
 from .reused import PHASE
 from .timing import Row, against, growth
@@ -34,40 +34,43 @@ def iterated(process: Process, kernels: Kernels, start: Population, damping) -> 
     durations = jnp.diff(process.times)
     steps = durations.shape[0]
 
-    def make(k, paths):
+    def make(k, carry):
+        paths, memory = carry
         force, curvature = process._force(paths.field, paths, kernels.overlap[k])
-        impulse = paths.impulse.at[k].set(durations[k] * force)
-        impulse_tangent = (durations[k] * curvature).astype(jnp.float32) * paths.tangent
-        response = kernels.response[k + 1]
-        # The new tangent apart from the earlier ones, which can then be written to in place.
-        fading = jnp.tensordot(response.astype(jnp.float32), paths.impulse_tangent, axes=1)
-        fading = fading + response[k].astype(jnp.float32) * impulse_tangent
-        return dataclasses.replace(
+        impulse, slope, response = durations[k] * force, durations[k] * curvature, kernels.response[k + 1]
+        ending = process._tangent(response, kernels.memory, paths, k, slope, jnp.zeros_like(slope))
+        memory = memory.at[k].set(process._memory(paths, k, slope, jnp.zeros_like(slope), ending))
+        impulses = paths.impulse.at[k].set(impulse)
+        tangent = slope * _along(paths.tangent, paths, k)
+        paths = dataclasses.replace(
             paths,
-            field=kernels.factor[k + 1] @ paths.normals - response @ impulse,
-            tangent=(-fading).at[k + 1].add(1.0),
-            impulse=impulse,
-            impulse_tangent=paths.impulse_tangent.at[k].set(impulse_tangent),
+            field=kernels.factor[k + 1] @ paths.normals - response @ impulses,
+            tangent=ending,
+            impulse=impulses,
+            impulse_tangent=paths.impulse_tangent.at[k].set(tangent.astype(jnp.float32)),
         )
+        return paths, memory
 
-    paths = jax.lax.fori_loop(0, steps, make, start.paths)
+    paths, memory = jax.lax.fori_loop(0, steps, make, (start.paths, jnp.zeros_like(kernels.memory)))
 
     def average(k, new):
-        return process._move_weights(
-            new, paths, k, paths.impulse[k], process._response(paths.impulse_tangent[k], paths)
-        )
+        so_far = dataclasses.replace(paths, impulse=jnp.where(jnp.arange(steps)[:, None] < k, paths.impulse, 0.0))
+        row = process._move_weights(new, so_far, k, paths.impulse[k], memory[k], new.correlation[k])
+        return row.written(new, k)
 
     new = jax.lax.fori_loop(0, steps, average, start.kernels)
-    mixed = jax.tree.map(
-        lambda old, new: new if new.dtype == bool else damping * old + (1 - damping) * new, kernels, new
-    )
+    mixed = jax.tree.map(lambda old, new: damping * old + (1 - damping) * new, kernels, new)
     return dataclasses.replace(mixed, factor=factor_of(mixed.correlation))
 
 
 def factor_of(correlation):
     """The triangular factor, row by row."""
     rows = correlation.shape[0]
-    return jax.lax.fori_loop(0, rows, lambda k, factor: _next_row(factor, correlation[k], k), jnp.zeros((rows, rows)))
+
+    def write(k, factor):
+        return factor.at[k].set(_next_row(factor, correlation[k], k))
+
+    return jax.lax.fori_loop(0, rows, write, jnp.zeros((rows, rows)))
 
 
 def guess(start: Population) -> Kernels:

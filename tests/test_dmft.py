@@ -107,10 +107,10 @@ def mistaken(factor):
     """A DMFT whose response is multiplied by a number; each a class of its own, to be compiled on its own."""
 
     class Mistaken(Process):
-        def _response(self, tangents, paths):
-            return factor * super()._response(tangents, paths)
+        def _memory(self, paths, k, left_slope, right_slope, ending):
+            return factor * super()._memory(paths, k, left_slope, right_slope, ending)
 
-        def _with_flips(self, memory, kernels, paths, k, impulse):
+        def _with_flips(self, memory, kernels, paths, k, impulse, correlation):
             return memory
 
     return Mistaken
@@ -122,6 +122,32 @@ def test_a_wrong_response_is_noticed(factor, is_right, monkeypatch):
     found = dmft(LINEAR, GradientDescent(0.02, 2.0), start(0.3), 1.0, key=KEY, paths=1_024, target_error=1.0)
     M, _ = linear_regression(found.time, 2.0, 0.3)
     assert (np.abs(np.asarray(found.mean.M)[-1, 0, 0] - M[-1]) < 0.01) == is_right
+
+
+def test_a_derivative_along_one_direction_for_each_path_gives_all_kernels():
+    # The same paths by hand, with the whole matrix of derivatives for each, and the kernels that were found.
+    rate, ratio, steps = 0.5, 2.0, 5
+    waves = dimfree.LocalFields(lambda h, h0, *_: (jnp.sin(h[0]) - jnp.sin(h0[0])) ** 2 / 2, width=1, teacher_width=1)
+    descent = GradientDescent(rate, ratio, ridge=0.5)
+    found = dmft(waves, descent, start(0.5), rate * steps, key=KEY, paths=8_192, flow=False, most_populations=4)
+    overlap = np.asarray(found.mean.M)[:, 0, 0]
+    beside = found.correlation - np.multiply.outer(overlap, overlap)
+    rng = np.random.default_rng(0)
+    teacher, g = rng.normal(size=400_000), np.linalg.cholesky(beside) @ rng.normal(size=(steps + 1, 400_000))
+    impulses, tangents = np.zeros((steps, teacher.size)), np.zeros((steps, steps, teacher.size))
+    for k in range(steps):
+        h = g[k] - found.response[k] @ impulses + overlap[k] * teacher
+        tangent = (np.arange(steps) == k)[:, None] - np.tensordot(found.response[k], tangents, axes=1)
+        distance = np.sin(h) - np.sin(teacher)
+        impulses[k] = rate * distance * np.cos(h)
+        tangents[k] = rate * (np.cos(h) ** 2 - distance * np.sin(h)) * tangent
+    by_hand = ratio * tangents.mean(axis=-1)
+    error = ratio * np.sqrt((tangents**2).sum(axis=1).mean(axis=-1) / (4 * 8_192))[:, None]
+    # Four standard errors, those of the signs included, at fifteen places: a false alarm in a thousand.
+    wrong = np.abs(rate * found.memory[:, :steps] - by_hand)
+    assert np.all(wrong < 4 * error)
+    assert np.all(wrong[np.triu_indices(steps, 1)] == 0)
+    assert np.abs(np.tril(by_hand, -1)).max() > 10 * error.max()  # or it would not be seen
 
 
 def distance(problem, algorithm, m0, time, *, d, runs, flow, paths=4_096, **options):

@@ -220,8 +220,8 @@ MUTANTS = (
     Mutant(
         "the response with the sign of the memory flipped",
         "limits/dmft.py",
-        "rest = kernels.factor[k + 1] @ paths.normals - response @ paths.impulse - response[k] * left_impulse",
-        "rest = kernels.factor[k + 1] @ paths.normals + response @ paths.impulse - response[k] * left_impulse",
+        "rest = row.factor @ paths.normals - response @ paths.impulse - response[k] * left_impulse",
+        "rest = row.factor @ paths.normals + response @ paths.impulse - response[k] * left_impulse",
         "tests/test_dmft.py",
     ),
     Mutant(

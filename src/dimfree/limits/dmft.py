@@ -16,6 +16,15 @@ by $w_{j+1} = a_j (\rho_j w_j - \sum_{i \le j+1} D_{ji} w_i - \chi_j)$ with $\ch
 of it at step j needs samples up to step j only, so a population of sample paths is carried forward once, and the
 averages are over the population.
 
+The derivatives by g at all earlier times would be a matrix for each sample. Each carries those along one direction
+$\xi$ of random signs instead, $\xi$ drawn for itself, and
+
+$$ \Big\langle \frac{\partial \varphi_k}{\partial g_j} \Big\rangle =
+   \Big\langle \xi_j \sum_i \frac{\partial \varphi_k}{\partial g_i} \xi_i \Big\rangle, $$
+
+so that memory and cost are those of the fields. What is known without the signs is taken out of that average: the
+derivative of a field by g at its own time, and the mean of those by g at earlier ones.
+
 An impulse is `left` times the force at the start of the step plus `right` times that at its end. With everything at the
 start it is the algorithm itself, at its learning rate; with both ends it is a trapezoidal rule for the flow, implicit
 and of second order, whose steps may be long.
@@ -31,7 +40,7 @@ from jaxtyping import Array, Bool, Float, Float32, PRNGKeyArray
 from ..algorithms.reused import ReusedData
 from ..problems import FieldProblem
 
-_PIVOT = 1e-10  # of the variance: what of a field is not determined by its past, below which all of it is
+_PIVOT = 1e-12  # of the variance: what of a field is not determined by its past, below which all of it is
 _IMPLICIT = 12  # Newton steps for the field at the end of a step
 _LANDMARK = 0.1  # of the variance: what of a field is not known from the landmarks before, where there is a new one
 _SPREAD = 1.7  # variance of the fields at the start that are sampled, in units of the true one
@@ -48,7 +57,8 @@ class Kernels(eqx.Module):
     - `factor`: a triangular factor of C.
     - `response`: A; `memory`: D; `forces`: F, with the thermal noise on its diagonal.
     - `start_response`: of the weights to those at the start, shape `(n+1,)`.
-    - `landmark`: whether a time is one of those at which g is not nearly known from g at earlier ones of them.
+    - `landmarks`: the inverse of such a factor, for those times alone at which g is not nearly known from g at earlier
+      ones of them.
     """
 
     overlap: Float[Array, " times"]
@@ -56,9 +66,50 @@ class Kernels(eqx.Module):
     factor: Float[Array, "times times"]
     response: Float[Array, "times n"]
     start_response: Float[Array, " times"]
-    landmark: Bool[Array, " times"]
+    landmarks: Float[Array, "times times"]
     memory: Float[Array, "n times"]
     forces: Float[Array, "n n"]
+
+
+class Row(eqx.Module):
+    """What a step adds to the kernels: the rows of `memory` and `forces` at its start, of the others at its end."""
+
+    overlap: Float[Array, ""]
+    correlation: Float[Array, " times"]
+    factor: Float[Array, " times"]
+    response: Float[Array, " n"]
+    start_response: Float[Array, ""]
+    landmarks: Float[Array, " times"]
+    memory: Float[Array, " times"]
+    forces: Float[Array, " n"]
+
+    def written(self, kernels: Kernels, k) -> Kernels:
+        """The kernels with this row, of step k."""
+        return Kernels(
+            overlap=kernels.overlap.at[k + 1].set(self.overlap),
+            correlation=kernels.correlation.at[k + 1].set(self.correlation).at[:, k + 1].set(self.correlation),
+            factor=kernels.factor.at[k + 1].set(self.factor),
+            response=kernels.response.at[k + 1].set(self.response),
+            start_response=kernels.start_response.at[k + 1].set(self.start_response),
+            landmarks=kernels.landmarks.at[k + 1].set(self.landmarks),
+            memory=kernels.memory.at[k].set(self.memory),
+            forces=kernels.forces.at[k].set(self.forces).at[:, k].set(self.forces),
+        )
+
+
+class Tangent(eqx.Module):
+    """The derivatives of a field of each path by g.
+
+    **Attributes:**
+
+    - `own`: by g at the same time.
+    - `past`: along the path's direction, by g at the times before.
+    - `expected`: what the mean over the paths of that by g at each time is about, shape `(times,)`.
+    """
+
+    own: Float[Array, " paths"]
+    past: Float[Array, " paths"]
+    expected: Float[Array, " times"]
 
 
 class Paths(eqx.Module):
@@ -69,9 +120,10 @@ class Paths(eqx.Module):
     - `weight`: of each in averages, 1 on average.
     - `teacher`: the teacher field of each, in units of its norm; `noise`: that of its label.
     - `normals`: what the Gaussian part g of its field is made of, at each time.
+    - `direction`: of g, with a sign for each time.
     - `field`: the part h of its student field, orthogonal to the teacher, at the present time.
-    - `tangent`: the derivative of that by g at each time.
-    - `impulse`: those of the steps so far; `impulse_tangent`: their derivatives by g at each time.
+    - `tangent`: the derivatives of that by g.
+    - `impulse`: those of the steps so far; `impulse_tangent`: their derivatives along the direction.
     - `selected`: whether it is in the batch.
     """
 
@@ -79,10 +131,11 @@ class Paths(eqx.Module):
     teacher: Float[Array, " paths"]
     noise: Float[Array, " paths"]
     normals: Float[Array, "times paths"]
+    direction: Float32[Array, "times paths"]
     field: Float[Array, " paths"]
-    tangent: Float32[Array, "times paths"]
+    tangent: Tangent
     impulse: Float[Array, "n paths"]
-    impulse_tangent: Float32[Array, "n times paths"]
+    impulse_tangent: Float32[Array, "n paths"]
     selected: Bool[Array, " paths"]
 
 
@@ -144,24 +197,35 @@ class Process(eqx.Module):
             factor=first.set(jnp.sqrt(variance)),
             response=jnp.zeros((steps + 1, steps)),
             start_response=jnp.zeros(steps + 1).at[0].set(1.0),
-            landmark=jnp.arange(steps + 1) == 0,
+            landmarks=first.set(1 / jnp.sqrt(variance)),
             memory=jnp.zeros((steps, steps + 1)),
             forces=jnp.zeros((steps, steps)),
         )
         field = jnp.sqrt(variance) * normals[0]
+        direction, selection = jax.random.split(key)
         population = Paths(
             weight=weight / jnp.mean(weight),
             teacher=teacher,
             noise=noise,
             normals=normals,
+            direction=jax.random.rademacher(direction, (steps + 1, paths), jnp.float32),
             field=field,
-            tangent=jnp.zeros((steps + 1, paths), jnp.float32).at[0].set(1.0),
+            tangent=Tangent(own=jnp.ones(paths), past=jnp.zeros(paths), expected=jnp.zeros(steps + 1)),
             impulse=jnp.zeros((steps, paths)),
-            impulse_tangent=jnp.zeros((steps, steps + 1, paths), jnp.float32),
-            selected=self.algorithm.first_selection(key, (paths,)),
+            impulse_tangent=jnp.zeros((steps, paths), jnp.float32),
+            selected=self.algorithm.first_selection(selection, (paths,)),
         )
         loss = jnp.zeros(steps + 1).at[0].set(_mean(self._loss(field, population, overlap), population))
         return Population(kernels, population, loss, bend=jnp.zeros(steps), rate=jnp.zeros(steps))
+
+    @eqx.filter_jit
+    def rate(self, population: Population) -> Float[Array, ""]:
+        """How fast weights relax at time 0."""
+        paths = population.paths
+        return self._rate(self._force(paths.field, paths, population.kernels.overlap[0])[1], paths)
+
+    def _rate(self, curvature, paths: Paths) -> Float[Array, ""]:
+        return self.samples * _mean(jnp.abs(curvature), paths)
 
     @eqx.filter_jit(donate="all-except-first")
     def advance(self, population: Population, first: Array, last: Array, key: PRNGKeyArray) -> Population:
@@ -173,50 +237,43 @@ class Process(eqx.Module):
         duration = self.times[k + 1] - self.times[k]
         left, right, selected = self._shares(paths.selected, duration, jax.random.fold_in(key, k))
         force, curvature = self._force(paths.field, paths, kernels.overlap[k])
-        left_impulse = left * force
-        left_tangent = (left * curvature).astype(jnp.float32) * paths.tangent
-        # To begin with, the force at the end of the step is that at its start.
-        right_tangent = (right * curvature).astype(jnp.float32) * paths.tangent
-        right_tangent = right_tangent.at[k].set(0.0).at[k + 1].set((right * curvature).astype(jnp.float32))
-        memory = self._response(left_tangent + right_tangent, paths)
-        kernels = self._move_weights(kernels, paths, k, left_impulse + right * force, memory)
-        field, force, curvature, impulse = self._move_samples(kernels, paths, k, left_impulse, right)
-        own = kernels.response[k + 1, k]
-        fading = jnp.tensordot(kernels.response[k + 1].astype(jnp.float32), paths.impulse_tangent, axes=1)
-        fading = (fading + own.astype(jnp.float32) * left_tangent).at[k + 1].add(-1.0)
-
-        def tangents(curvature):
-            tangent = -fading / (1 + own * right * curvature).astype(jnp.float32)
-            return tangent, left_tangent + (right * curvature).astype(jnp.float32) * tangent
-
-        if self.flow:
-            memory = self._response(tangents(curvature)[1], paths)
-            kernels = self._move_weights(kernels, paths, k, impulse, memory)
-            field, force, curvature, impulse = self._move_samples(kernels, paths, k, left_impulse, right)
-        tangent, impulse_tangent = tangents(curvature)
-        kernels = self._move_weights(kernels, paths, k, impulse, self._response(impulse_tangent, paths))
-        bend = self._bend(kernels, paths, k, left, right, field, impulse) if self.flow else jnp.zeros(())
+        left_impulse, left_slope = left * force, left * curvature
+        # To begin with, the force at the end of the step is that at its start, and so are the weights.
+        now = paths.tangent
+        ending = Tangent(own=jnp.ones(now.own.shape), past=now.past, expected=now.expected)
+        memory = self._memory(paths, k, left_slope, right * curvature, ending)
+        field, impulse = paths.field, left_impulse + right * force
+        row = self._move_weights(kernels, paths, k, impulse, memory, kernels.correlation[k])
+        # An implicit step is corrected once, an explicit one is right at the first.
+        for _ in range(2 if self.flow else 1):
+            field, force, curvature, impulse = self._move_samples(row, paths, k, left_impulse, right)
+            ending = self._tangent(row.response, kernels.memory, paths, k, left_slope, right * curvature)
+            memory = self._memory(paths, k, left_slope, right * curvature, ending)
+            row = self._move_weights(kernels, paths, k, impulse, memory, row.correlation)
+        start, end = (_along(tangent, paths, at) for tangent, at in ((now, k), (ending, k + 1)))
+        impulse_tangent = left_slope * start + right * curvature * end
+        overlap = (kernels.overlap[k] + row.overlap) / 2
+        bend = self._bend(paths, overlap, left, right, field, impulse) if self.flow else jnp.zeros(())
         paths = dataclasses.replace(
             paths,
             field=field,
-            tangent=tangent,
+            tangent=ending,
             impulse=paths.impulse.at[k].set(impulse),
-            impulse_tangent=paths.impulse_tangent.at[k].set(impulse_tangent),
+            impulse_tangent=paths.impulse_tangent.at[k].set(impulse_tangent.astype(jnp.float32)),
             selected=selected,
         )
-        loss = _mean(self._loss(field, paths, kernels.overlap[k + 1]), paths)
+        loss = _mean(self._loss(field, paths, row.overlap), paths)
         return Population(
-            kernels,
+            row.written(kernels, k),
             paths,
             training_loss=population.training_loss.at[k + 1].set(loss),
             bend=population.bend.at[k].set(bend),
-            rate=population.rate.at[k].set(self.samples * _mean(jnp.abs(curvature), paths)),
+            rate=population.rate.at[k].set(self._rate(curvature, paths)),
         )
 
-    def _bend(self, kernels: Kernels, paths: Paths, k, left, right, field, impulse) -> Float[Array, ""]:
+    def _bend(self, paths: Paths, overlap, left, right, field, impulse) -> Float[Array, ""]:
         share = left + right
         late = jnp.where(share > 0, right / jnp.where(share > 0, share, 1.0), 0.5)
-        overlap = (kernels.overlap[k] + kernels.overlap[k + 1]) / 2
         halfway = self._force(paths.field + late * (field - paths.field), paths, overlap)[0]
         return jnp.sqrt(self.samples * _mean((impulse - share * halfway) ** 2, paths))
 
@@ -237,56 +294,59 @@ class Process(eqx.Module):
         (selected, left, right), _ = jax.lax.scan(part, (selected, nothing, nothing), jnp.arange(_SHARE))
         return scale * left, scale * right, selected
 
-    def _move_weights(self, kernels: Kernels, paths: Paths, k, impulse, memory) -> Kernels:
-        """The row of time k + 1, from the averages of step k."""
+    def _move_weights(self, kernels: Kernels, paths: Paths, k, impulse, memory, correlation) -> Row:
+        """The row of time k + 1, from the averages of step k and about what the correlation with that time is."""
         steps = paths.impulse.shape[0]
         duration = self.times[k + 1] - self.times[k]
         along = self.samples * _mean(paths.teacher * impulse, paths)
-        force_row = self.samples * (paths.impulse @ (paths.weight * impulse)) / impulse.size
+        forces = self.samples * (paths.impulse @ (paths.weight * impulse)) / impulse.size
         thermal = 2 * self.algorithm.temperature_at(self.times[k]) * duration
-        force_row = force_row.at[k].set(self.samples * _mean(impulse**2, paths) + thermal)
-        forces = kernels.forces.at[k].set(force_row).at[:, k].set(force_row)
-        memory = self._with_flips(memory, kernels, paths, k, impulse)
+        forces = forces.at[k].set(self.samples * _mean(impulse**2, paths) + thermal)
+        memory = self._with_flips(memory, kernels, paths, k, impulse, correlation)
         own = memory[k + 1]
         past = memory.at[k + 1].set(0.0)
         before = (kernels.response[k], kernels.start_response[k], kernels.overlap[k])
         pushed = ((jnp.arange(steps) == k) - past @ kernels.response, -past @ kernels.start_response, -along)
         first_variance = kernels.correlation[0, 0]
 
-        def moved(kept, gained):
-            response, start_response, overlap = (kept * old + new for old, new in zip(before, pushed, strict=True))
-            scale = gained / (1 + gained * own)
-            return scale * response, scale * start_response, gained * overlap
+        def pulled(response):  # by the forces, those of this step included
+            return (kernels.forces @ response + forces * response[k]).at[k].set(forces @ response)
+
+        pulls = jnp.stack([pulled(before[0]), pulled(pushed[0])])
+        responses, starts, overlaps = (jnp.stack(pair) for pair in zip(before, pushed, strict=True))
+        beside = responses @ pulls.T + first_variance * jnp.outer(starts, starts)
 
         def norm(kept, gained):
-            response, start_response, overlap = moved(kept, gained)
-            return start_response**2 * first_variance + response @ forces @ response + overlap**2
+            parts, scale = jnp.stack([kept, jnp.ones(())]), gained / (1 + gained * own)
+            return scale**2 * (parts @ beside @ parts) + gained**2 * (parts @ overlaps) ** 2
 
         # A flow is symmetric in both ends of a step, also in what keeps the norm.
+        one = jnp.ones(())
         if self.algorithm.sphere and self.flow:
             half = _root(lambda half: norm(1 - half, 1 / (1 + half)) - 1, 0.0)
-            row = moved(1 - half, 1 / (1 + half))
+            kept, gained = 1 - half, 1 / (1 + half)
         elif self.algorithm.sphere:
-            row = moved(1.0, _root(lambda gained: norm(1.0, gained) - 1, 1.0))
+            kept, gained = one, _root(lambda gained: norm(one, gained) - 1, 1.0)
         else:
             ridge = self.algorithm.ridge * duration
-            row = moved(1 - ridge / 2, 1 / (1 + ridge / 2)) if self.flow else moved(1 - ridge, 1.0)
-        response = kernels.response.at[k + 1].set(row[0])
-        start_response = kernels.start_response.at[k + 1].set(row[1])
-        correlation = response @ (forces @ response[k + 1]) + first_variance * start_response * start_response[k + 1]
-        correlation = kernels.correlation.at[k + 1].set(correlation).at[:, k + 1].set(correlation)
-        return Kernels(
-            overlap=kernels.overlap.at[k + 1].set(row[2]),
+            kept, gained = (1 - ridge / 2, 1 / (1 + ridge / 2)) if self.flow else (1 - ridge, one)
+        parts = jnp.stack([kept, one])
+        scale = gained / (1 + gained * own)
+        response, start_response, pull = scale * parts @ responses, scale * parts @ starts, scale * parts @ pulls
+        correlation = kernels.response @ pull + first_variance * kernels.start_response * start_response
+        correlation = correlation.at[k + 1].set(response @ pull + first_variance * start_response**2)
+        return Row(
+            overlap=gained * parts @ overlaps,
             correlation=correlation,
-            factor=_next_row(kernels.factor, correlation[k + 1], k + 1),
+            factor=_next_row(kernels.factor, correlation, k + 1),
             response=response,
             start_response=start_response,
-            landmark=kernels.landmark.at[k + 1].set(_is_landmark(correlation, kernels.landmark, k + 1)),
-            memory=kernels.memory.at[k].set(memory),
+            landmarks=_next_landmark(kernels.landmarks, correlation, k + 1),
+            memory=memory,
             forces=forces,
         )
 
-    def _with_flips(self, memory, kernels: Kernels, paths: Paths, k, impulse) -> Float[Array, " times"]:
+    def _with_flips(self, memory, kernels: Kernels, paths: Paths, k, impulse, correlation) -> Float[Array, " times"]:
         r"""The averages of the tangents, corrected such that Stein's lemma holds for g at the landmarks.
 
         $$ r \langle \varphi_k g_j \rangle = \sum_i D_{ki} C_{ij} $$
@@ -296,30 +356,46 @@ class Process(eqx.Module):
         them. The left side has what they contribute, with the error of any average over the population.
         """
         measured = self.samples * (paths.normals @ (paths.weight * impulse)) / impulse.size
-        landmark = kernels.landmark & (jnp.arange(memory.size) <= k)
-        missing = kernels.factor @ measured - kernels.correlation @ memory
-        system = _among(kernels.correlation, landmark)
-        return memory + jnp.linalg.solve(system, jnp.where(landmark, missing, 0.0))
+        missing = kernels.factor @ measured - kernels.correlation @ memory - correlation * memory[k + 1]
+        return memory + (kernels.landmarks @ missing) @ kernels.landmarks
 
-    def _move_samples(self, kernels: Kernels, paths: Paths, k, left_impulse, right):
+    def _move_samples(self, row: Row, paths: Paths, k, left_impulse, right):
         """Field, force and its derivative at time k + 1, and the impulse of the step."""
-        response = kernels.response[k + 1]
-        rest = kernels.factor[k + 1] @ paths.normals - response @ paths.impulse - response[k] * left_impulse
+        response = row.response
+        rest = row.factor @ paths.normals - response @ paths.impulse - response[k] * left_impulse
         if not self.flow:
-            force, curvature = self._force(rest, paths, kernels.overlap[k + 1])
+            force, curvature = self._force(rest, paths, row.overlap)
             return rest, force, curvature, left_impulse
 
         def newton(_, field):
-            force, curvature = self._force(field, paths, kernels.overlap[k + 1])
+            force, curvature = self._force(field, paths, row.overlap)
             slope = jnp.maximum(jnp.abs(1 + response[k] * right * curvature), 0.1)
             return field - (field + response[k] * right * force - rest) / slope
 
         field = jax.lax.fori_loop(0, _IMPLICIT, newton, paths.field)
-        force, curvature = self._force(field, paths, kernels.overlap[k + 1])
+        force, curvature = self._force(field, paths, row.overlap)
         return field, force, curvature, left_impulse + right * force
 
-    def _response(self, tangents: Float32[Array, "times paths"], paths: Paths) -> Float[Array, " times"]:
-        return (self.samples * (tangents @ paths.weight.astype(jnp.float32)) / paths.weight.size).astype(float)
+    def _tangent(self, response, memory, paths: Paths, k, left_slope, right_slope) -> Tangent:
+        """The derivatives of the field at time k + 1, whose impulse has these slopes at both ends of the step."""
+        own = 1 / (1 + response[k] * right_slope)
+        fading = response.astype(jnp.float32) @ paths.impulse_tangent
+        past = -own * (fading.astype(float) + response[k] * left_slope * _along(paths.tangent, paths, k))
+        return Tangent(own, past, expected=-(response.at[k].set(0.0) @ memory) / self.samples)
+
+    def _memory(self, paths: Paths, k, left_slope, right_slope, ending: Tangent) -> Float[Array, " times"]:
+        """Averages of the derivatives of the impulse of step k by g at each time, times the samples per dimension."""
+        times = jnp.arange(paths.direction.shape[0])
+        memory, scatters = jnp.zeros(times.size), []
+        for slope, tangent, at in ((left_slope, paths.tangent, k), (right_slope, ending, k + 1)):
+            memory = memory.at[at].add(_mean(slope * tangent.own, paths)) + _mean(slope, paths) * tangent.expected
+            expected = tangent.expected.astype(jnp.float32) @ paths.direction
+            scatters.append(paths.weight * slope * (tangent.past - expected.astype(float)))
+        earlier = paths.direction @ (scatters[0] + scatters[1]).astype(jnp.float32)
+        # What has happened at time k matters for the field at the end of the step alone.
+        now = jnp.mean(paths.direction[k] * scatters[1])
+        memory = memory.at[k].add(now) + jnp.where(times < k, earlier.astype(float), 0.0) / paths.weight.size
+        return self.samples * memory
 
     def _loss(self, field, paths: Paths, overlap) -> Float[Array, " paths"]:
         return jax.vmap(self._sample_loss, in_axes=(0, 0, 0, None))(field, paths.teacher, paths.noise, overlap)
@@ -355,26 +431,28 @@ def _root(function, guess: float) -> Float[Array, ""]:
     return jax.lax.fori_loop(0, 20, newton, jnp.asarray(guess))
 
 
-def _among(correlation: Float[Array, "r r"], chosen: Bool[Array, " r"]) -> Float[Array, "r r"]:
-    """The correlation of the chosen times; the others are on their own."""
-    return jnp.where(chosen[:, None] & chosen, correlation, jnp.eye(correlation.shape[0]))
+def _along(tangent: Tangent, paths: Paths, at) -> Float[Array, " paths"]:
+    """The derivative of the field of that time along the direction of each path."""
+    return tangent.own * paths.direction[at] + tangent.past
 
 
-def _is_landmark(correlation: Float[Array, "r r"], landmark: Bool[Array, " r"], row) -> Bool[Array, ""]:
-    earlier = landmark & (jnp.arange(landmark.size) < row)
-    covariances = jnp.where(earlier, correlation[row], 0.0)
-    known = covariances @ jnp.linalg.solve(_among(correlation, earlier), covariances)
-    return correlation[row, row] - known > _LANDMARK * correlation[row, row]
-
-
-def _next_row(factor: Float[Array, "r r"], covariances: Float[Array, " r"], row) -> Float[Array, "r r"]:
-    """A row more of a triangular factor; a variable that the earlier ones determine gets no column of its own."""
-    index = jnp.arange(factor.shape[0])
-    pivots = jnp.diagonal(factor)
+def _next_row(factor: Float[Array, "r r"], covariances: Float[Array, " r"], row) -> Float[Array, " r"]:
+    """The next row of a triangular factor; a variable that the earlier ones determine gets no column of its own."""
+    independent = (jnp.diagonal(factor) > 0) & (jnp.arange(factor.shape[0]) < row)
     # A division by infinity leaves out what has no column of its own.
-    triangle = factor + jnp.diag(jnp.where((pivots > 0) & (index < row), 0.0, jnp.inf))
-    known = jax.scipy.linalg.solve_triangular(triangle, jnp.where(index < row, covariances, 0.0), lower=True)
-    known = jnp.where((index < row) & (pivots > 0), known, 0.0)
+    triangle = factor + jnp.diag(jnp.where(independent, 0.0, jnp.inf))
+    known = jax.scipy.linalg.solve_triangular(triangle, covariances, lower=True)
     left = covariances[row] - known @ known
-    pivot = jnp.sqrt(jnp.where(left > _PIVOT * covariances[row], left, 0.0))
-    return factor.at[row].set(known.at[row].set(pivot))
+    return known.at[row].set(jnp.sqrt(jnp.where(left > _PIVOT * covariances[row], left, 0.0)))
+
+
+def _next_landmark(inverse: Float[Array, "r r"], covariances: Float[Array, " r"], row) -> Float[Array, " r"]:
+    """The next row of the inverse of the landmarks' factor: nothing for a variable that is none.
+
+    They are far enough from each other for the inverse to be accurate, which that of all times would not be.
+    """
+    known = inverse @ covariances
+    left = covariances[row] - known @ known
+    pivot = jnp.sqrt(jnp.maximum(left, _LANDMARK * covariances[row]))
+    is_landmark = left > _LANDMARK * covariances[row]
+    return is_landmark * (-known @ inverse / pivot).at[row].set(1 / pivot)

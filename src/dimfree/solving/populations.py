@@ -25,6 +25,8 @@ from .time_grid import first_grid, given_times, halved, longest_steps, refined, 
 _STEP_ERRORS = 8  # what the errors of all steps may add up to, in units of the target, if extrapolation takes them away
 _RESOLVED = 2.0  # how much less they are with half as long steps, 4 in the limit, where extrapolation does so
 _MOST_PATHS, _FEWEST_PATHS = 8_192, 256  # of a population
+_BYTES_OF_A_PATH = 24  # and step: normals and impulses, in single precision the direction and derivatives along it
+_BYTES_OF_A_PAIR = 64  # of steps: the kernels, and what is made of them in a step
 _LEAST_BESIDE = 1e-10  # of the squared norm that must not be along the teacher
 _FEWEST = 4  # populations for each grid, so that there is a spread
 _SEGMENT = 16  # steps between two looks at how far it is, when it can also be interrupted
@@ -116,7 +118,7 @@ def dmft(
     - `most_populations`: after which it stops, whatever the error.
     - `flow`: whether the learning rate vanishes.
     - `store`: a directory for finished populations; what is there from an earlier call like this one is not done again.
-    - `memory`: bytes to use, 4 times the paths of a population times the square of the steps.
+    - `memory`: bytes to use; a population takes 24 for each path and step, and 64 for each pair of steps.
     - `progress`: whether to say what it will cost and show how far it is.
 
     Mignacco, Urbani & Zdeborová, Mach. Learn.: Sci. Technol. 2 (2021) 035029, eqs. (14)-(19), with the misprints of
@@ -151,8 +153,9 @@ def dmft(
         return curves
 
     if flow and np.ndim(time) == 0:
-        coarse = first_grid(algorithm, float(given_times(algorithm, time, flow)[-1]))
-        most_steps = int((memory / 4 / (paths or _FEWEST_PATHS)) ** 0.5)
+        end = float(given_times(algorithm, time, flow)[-1])
+        coarse = first_grid(algorithm, end, _first_rate(problem, algorithm, start, end))
+        most_steps = _steps_for(paths or _FEWEST_PATHS, memory)
         times = _fine_enough(population, algorithm, coarse, target_error, most_steps, progress)
     else:
         times = given_times(algorithm, time, flow)
@@ -180,6 +183,13 @@ def dmft(
 
 
 _Curves = dict[str, np.ndarray]
+
+
+def _first_rate(problem: FieldProblem, algorithm: ReusedData, start: State, end: float) -> float:
+    """How fast the weights would relax where they start."""
+    solver = Process(problem, algorithm, jnp.sqrt(start.P[0, 0]), jnp.array([0.0, end]), flow=True)
+    normals = jnp.asarray(sobol_normals(_FEWEST_PATHS, 4, np.random.default_rng(0)).T)
+    return float(solver.rate(solver.start(start.Q[0, 0], start.M[0, 0], normals, jax.random.key(0))))
 
 
 def _fine_enough(
@@ -324,13 +334,22 @@ def _standard_errors(rows: list[np.ndarray]) -> np.ndarray:
     return np.std(rows, axis=0, ddof=1) / np.sqrt(len(rows))
 
 
+def _bytes(steps: int, paths: int) -> int:
+    return _BYTES_OF_A_PATH * paths * steps + _BYTES_OF_A_PAIR * steps**2
+
+
 def _paths_for(steps: int, memory: int) -> int:
-    fitting = max(memory / (4 * steps**2), 1.0)
+    fitting = max((memory - _bytes(steps, 0)) / (_BYTES_OF_A_PATH * steps), 1.0)
     return int(np.clip(2 ** int(np.log2(fitting)), _FEWEST_PATHS, _MOST_PATHS))
 
 
+def _steps_for(paths: int, memory: int) -> int:
+    half = _BYTES_OF_A_PATH * paths / 2
+    return int((np.sqrt(half**2 + _BYTES_OF_A_PAIR * memory) - half) / _BYTES_OF_A_PAIR)
+
+
 def _cost(steps: int, paths: int, most: int) -> str:
-    memory = 4 * paths * steps**2 / 2**20
+    memory = _bytes(steps, paths) / 2**20
     return f"at most {most} populations of {paths} paths, {steps} steps, {memory:.0f} MiB at a time"
 
 

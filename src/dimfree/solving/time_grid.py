@@ -27,11 +27,12 @@ def given_times(algorithm: ReusedData, time, flow: bool) -> Float[np.ndarray, " 
     return times
 
 
-def first_grid(algorithm: ReusedData, end: float) -> Float[np.ndarray, " times"]:
-    """Steps that grow, up to what the batch allows; of the loss they know nothing."""
+def first_grid(algorithm: ReusedData, end: float, rate: float) -> Float[np.ndarray, " times"]:
+    """Steps that grow, up to the longest of weights that relax at this rate; of the loss they know nothing else."""
+    (longest,) = longest_steps(algorithm, np.array([rate]))
     times = [0.0]
     while times[-1] < end:
-        times.append(times[-1] + min(_FIRST_STEP + _GROWTH * times[-1], _within_batch(algorithm)))
+        times.append(times[-1] + min(_FIRST_STEP + _GROWTH * times[-1], longest))
     return np.array(times) * (end / times[-1])
 
 
