@@ -9,6 +9,7 @@ import scipy.stats
 from jaxtyping import Float
 
 from ..errors import InvalidInput, positive_integer
+from ..printing import as_call
 
 
 class GaussHermite(eqx.Module):
@@ -59,6 +60,9 @@ class Sobol(eqx.Module):
         if self.number & (self.number - 1):
             raise InvalidInput(f"Sobol(points={points}): the number of points must be a power of two, such as 2**14.")
         self.seed = seed
+
+    def __repr__(self) -> str:
+        return as_call(self, points=self.number, seed=self.seed)
 
     def points(self, dimension: int) -> tuple[Float[np.ndarray, "n dimension"], Float[np.ndarray, " n"]]:
         """Nodes and weights in `dimension` directions."""

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import neurons
 from ..gaussian.probing import probe
+from ..printing import as_call
 from .field_problem import FieldProblem
 
 
@@ -54,6 +55,11 @@ class LocalFields(FieldProblem):
             p + k + 1,
             name="loss",
             arguments=f"student fields ({p},), teacher fields ({k},), a noise number and {readout_words}",
+        )
+
+    def __repr__(self) -> str:
+        return as_call(
+            self, loss=self.sample_loss, width=self.width, teacher_width=self.teacher_width, readout=self.readout
         )
 
     def loss(self, student, teacher, noise, readout, label=None):

@@ -134,6 +134,7 @@ class Mixture(FieldProblem):
             activation=self.activation,
             loss=names.get(self.output_loss, self.output_loss),
             readout=self.readout,
+            normalisation=self.normalisation,
         )
 
     @property
