@@ -51,6 +51,7 @@ BAD = {
         r"sphere=True.*diag\(Q\) = \[2",
     ),
     "negative learning rate": (lambda: dimfree.OnlineSGD(-0.1), "learning_rate = -0.1 was given"),
+    "infinite learning rate": (lambda: dimfree.OnlineSGD(jnp.inf), "learning_rate = inf was given; it must be finite"),
     "schedule of the wrong shape": (lambda: dimfree.OnlineSGD(lambda alpha: jnp.ones(3)), r"returned shape \(3,\)"),
     "negative noise": (lambda: dimfree.PhaseRetrieval(noise=-1.0), "noise = -1.0 was given"),
     "width zero": (lambda: dimfree.TwoLayer(0), "width = 0 was given; it must be a whole number, at least 1"),
@@ -101,7 +102,6 @@ BAD = {
         lambda: own_loss(lambda student, teacher, noise, readout: student[0] if teacher[0] > 0 else 0.0),
         "could not be evaluated by JAX",
     ),
-    "loss with too few arguments": (lambda: own_loss(lambda student, teacher: 0.0), "could not be evaluated by JAX"),
     "training a readout that is not there": (
         lambda: dimfree.ode(
             own_loss(lambda student, teacher, noise, readout: jnp.sum(student) ** 2),
@@ -144,6 +144,18 @@ WRONG_TYPES = {
     "dimfree.solve(problem, start, 1.0)": "dimfree.ode(problem, algorithm)",
     "dimfree.ode(sgd, problem)": "pass a problem",
     "dimfree.ode(problem, sgd, expectation='fine')": "expectation = 'fine' was given",
+    "dimfree.sde(problem, sgd, d=None)": "d = None was given",
+    "dimfree.mean_field(problem, sgd, d='many')": "d = 'many' was given",
+    "dimfree.linear_noise(problem, sgd, d=[100, 200])": "d = [100, 200] was given; the dimension must be one number",
+    "dimfree.rescaled(dimfree.ode(problem, sgd), dimfree.State(Q=[[1.0]], M=[[0.0]]))": "p = 1 students",
+    "dimfree.rescaled_overlaps(dimfree.ode(problem, sgd), 0.0)": "start = 0.0 was given",
+    "dimfree.norm_learning(dimfree.gradient_flow(problem, sgd), 0.0, 1.0)": "start = 0.0 was given",
+    "dimfree.basins(dimfree.ode(problem, sgd), d=10, alpha=-1.0, key=key)": "alpha = -1.0 was given",
+    "dimfree.best_learning_rate(problem, sgd, 100, key=0)": "key = 0 was given",
+    "dimfree.best_learning_rate(problem, 0.1, 100, key=key)": "algorithm = 0.1 was given",
+    "dimfree.overparameterisation_gain(problem, 0.1, 100, key=key)": "algorithm = 0.1 was given",
+    "dimfree.sample_complexity(problem, dimfree.GradientDescent(1, 2), [9, 10], key=key)": "pass dimfree.OnlineSGD",
+    "dimfree.sample_complexity(problem, lambda d: 1 / d, [10, 20], key=key)": "algorithm = 0.1 was given",
 }
 
 

@@ -52,4 +52,12 @@ def nonnegative_number(value: Any, name: str, *, meaning: str = "") -> None:
         numbers = np.asarray(value, dtype=float)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} = {value!r} was given; it must be a number{meaning}.") from error
-    require(np.isfinite(numbers) & (numbers >= 0), f"{name} = {value} was given; it must be zero or positive{meaning}.")
+    words = f"{name} = {value} was given; it must be finite, zero or positive{meaning}."
+    require(np.isfinite(numbers) & (numbers >= 0), words)
+
+
+def positive_number(value: Any, name: str) -> None:
+    """Check that a number (or array of numbers) is finite and above zero; traced values pass."""
+    nonnegative_number(value, name)
+    if is_concrete(value):
+        require(np.asarray(value) > 0, f"{name} = {value} was given; it must be positive.")

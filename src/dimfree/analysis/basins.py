@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from ..errors import check_key, positive_integer, require
+from ..errors import check_key, positive_integer, positive_number, require
 from ..limits import MeanLimit
 from ..limits.drift import check_mean_limit
 from ..simulation import simulate
@@ -122,6 +122,7 @@ def basins(
     check_mean_limit(limit)
     check_moves(limit.algorithm)
     d, runs = positive_integer(d, "d"), positive_integer(runs, "runs", minimum=0)
+    positive_number(alpha, "alpha")
     check_key(key)
     start_key, run_key = jax.random.split(key)
     if not isinstance(starts, State):

@@ -232,7 +232,7 @@ def exit_time(
         dressed = dressed_exits(limit, starts, d, noise_at, horizon, stop, key=noise_key)
         found["dressed"] = _estimate(dressed, horizon, "any d, up to O(1/d)")
     if "sde" in asked:
-        if limit.coordinates.size > _SDE_COORDINATES and tuple(methods) == METHODS:
+        if limit.coordinates.size > _SDE_COORDINATES and asked == METHODS:
             notes.append(f"SDE left out: {limit.coordinates.size} coordinates; ask for it with methods=('sde',).")
         else:
             found["sde"] = _estimate(

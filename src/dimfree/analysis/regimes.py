@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from ..algorithms import OnlineSGD
+from ..algorithms.online import check_online_sgd
 from ..algorithms.schedules import Schedule
-from ..errors import InvalidInput, check_key, positive_integer
+from ..errors import InvalidInput, check_key, positive_integer, positive_number
 from ..limits import gradient_flow, mean_field, ode
 from ..problems import MultiIndex, TwoLayer
 from ..simulation import random_state, simulate
@@ -175,8 +176,7 @@ def regimes(
     """
     _check(problem, algorithm)
     d, runs = positive_integer(d, "d", minimum=problem.teacher_width + 1), positive_integer(runs, "runs", minimum=2)
-    if not 0 < alpha < np.inf:
-        raise InvalidInput(f"alpha = {alpha} was given; it must be positive and finite.")
+    positive_number(alpha, "alpha")
     rate = float(np.asarray(algorithm.learning_rate))
     check_key(key)
     reference_key, start_key, run_key = jax.random.split(key, 3)
@@ -206,15 +206,14 @@ def regimes(
     )
 
 
-def _check(problem: object, algorithm: object) -> None:
+def _check(problem: object, algorithm: OnlineSGD) -> None:
     if not isinstance(problem, TwoLayer | MultiIndex):
         raise InvalidInput(f"{problem!r} was given; regimes are those of two-layer networks, TwoLayer or MultiIndex.")
     if problem.normalisation != "mean":
         raise InvalidInput(
             f"normalisation = {problem.normalisation!r} was given; widths are compared at the normalisation 'mean'."
         )
-    if not isinstance(algorithm, OnlineSGD):
-        raise InvalidInput(f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...).")
+    check_online_sgd(algorithm)
     if isinstance(algorithm.learning_rate, Schedule) or isinstance(algorithm.readout_rate, Schedule):
         raise InvalidInput("A schedule was given; regimes are those of constant rates.")
     if not float(np.asarray(algorithm.learning_rate)) > 0:

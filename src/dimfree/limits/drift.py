@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..algorithms import OnlineSGD
+from ..algorithms.online import check_online_sgd
 from ..errors import InvalidInput
 from ..gaussian.rules import GaussHermite, Rule, Sobol
 from ..problems import FieldProblem, Moments, Problem
@@ -117,8 +118,7 @@ def check_mean_limit(limit: object) -> None:
 
 def _mean_limit(problem, algorithm, rule, *, second_order: bool) -> MeanLimit:
     check_problem(problem)
-    if not isinstance(algorithm, OnlineSGD):
-        raise InvalidInput(f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...).")
+    check_online_sgd(algorithm)
     if rule is not None and not isinstance(rule, GaussHermite | Sobol):
         raise InvalidInput(f"expectation = {rule!r} was given; pass dimfree.GaussHermite(...) or dimfree.Sobol(...).")
     if rule is not None and not isinstance(problem, FieldProblem):

@@ -6,13 +6,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..algorithms import OnlineSGD
-from ..errors import InvalidInput, is_concrete
+from ..algorithms.online import check_online_sgd
+from ..errors import InvalidInput, is_concrete, require
 from ..gaussian.half_range import HalfRange
 from ..gaussian.rules import GaussHermite, Rule, Sobol
 from ..problems import Moments, MultiIndex, TwoLayer
 from ..problems.base import check_problem
 from ..problems.wide import NeuronMoments, neuron_moments, teacher_rule
 from ..state import State, WideCoordinates, WideState, check_wide_state
+from .diffusion import as_dimension
 
 
 class MeanFieldLimit(eqx.Module):
@@ -161,19 +163,19 @@ def mean_field(
             f"{problem!r} was given; the mean field of a wide network is that of a TwoLayer or MultiIndex problem, "
             "whose output is a sum over neurons and whose loss is the squared error. For others use dimfree.ode."
         )
-    if not isinstance(algorithm, OnlineSGD):
-        raise InvalidInput(f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...).")
+    check_online_sgd(algorithm)
     if expectation is not None and not isinstance(expectation, GaussHermite | Sobol):
         raise InvalidInput(
             f"expectation = {expectation!r} was given; pass dimfree.GaussHermite(...) or dimfree.Sobol(...)."
         )
-    if d is None:
-        cosine_variance = jnp.zeros(())
-    else:
-        if is_concrete(d) and not float(d) > problem.teacher_width:
-            raise InvalidInput(
+    cosine_variance = jnp.zeros(())
+    if d is not None:
+        left = as_dimension(d) - problem.teacher_width
+        if is_concrete(left):
+            require(
+                left > 0,
                 f"d = {d} was given; it must exceed the {problem.teacher_width} directions of the teacher, outside of "
-                "which the students have angles."
+                "which the students have angles.",
             )
-        cosine_variance = 1 / (jnp.asarray(d, float) - problem.teacher_width)
+        cosine_variance = 1 / left
     return MeanFieldLimit(problem, algorithm, expectation, cosine_variance, bool(infinite_width))
