@@ -62,7 +62,7 @@ class MeanFieldLimit(eqx.Module):
                 f"The start has p = {wide.width} students and k = {wide.teacher_width} teachers, the problem "
                 f"p = {self.problem.width} and k = {self.problem.teacher_width}."
             )
-        readout = self.problem.readout if wide.readout is None else wide.readout
+        readout = self.problem.readout_of(wide)
         if readout.shape != self.problem.readout.shape:
             raise InvalidInput(
                 f"The start has a readout of shape {readout.shape}, the problem {self.problem.readout.shape}."
@@ -91,8 +91,7 @@ class MeanFieldLimit(eqx.Module):
             )
             return algorithm.increment(alone, algorithm.limit_moments(moments), alpha)
 
-        readout = self.problem.readout if state.readout is None else state.readout
-        tangent = jax.vmap(of_neuron)(state.norms, state.M, readout, averages)
+        tangent = jax.vmap(of_neuron)(state.norms, state.M, self.problem.readout_of(state), averages)
         per_sample = 1 / algorithm.batch_size
         d_norm, d_M = per_sample * tangent.Q[:, 0, 0], per_sample * tangent.M[:, 0]
         d_readout = None if tangent.readout is None else per_sample * tangent.readout[:, 0]
