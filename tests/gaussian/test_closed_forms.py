@@ -204,7 +204,7 @@ def test_pairs_in_batches_equal_pairs_at_once():
 
     expected = covariance * weights[:, None] * weights
     for numbers in (1, 2**17):
-        np.testing.assert_allclose(map_pairs(pair, covariance, 6, numbers), expected[:6, :6], rtol=1e-14)
+        np.testing.assert_allclose(map_pairs(pair, 6, numbers), expected[:6, :6], rtol=1e-14)
 
 
 # ReLU: quadrature over the positive orthant, where its integrands are smooth.
