@@ -50,7 +50,7 @@ class HermiteNetwork(Committee):
         middle, half = (edges[1:] + edges[:-1]) / 2, (edges[1:] - edges[:-1]) / 2
         x = (middle[:, None] + half[:, None] * nodes).ravel()
         weight = (half[:, None] * weights).ravel() * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
-        function = self.alphabet.problem.activation.function  # pyright: ignore
+        function = self.alphabet.network.activation.function
         value, slope = jax.vmap(jax.value_and_grad(lambda z: jnp.asarray(function(z), float)))(jnp.asarray(x))
         return x, weight, np.asarray(value), np.asarray(slope)
 

@@ -157,6 +157,18 @@ class Alphabet:
         if isinstance(problem, TwoLayer):
             self.unit_teacher_readout = bool(np.all(np.asarray(problem.teacher_readout) == 1))
 
+    @property
+    def scales(self) -> tuple[Any, Any]:
+        """The factors in front of the sums over students and over teachers."""
+        power = {"mean": 1, "sqrt": sympy.Rational(1, 2), "sum": 0}[self.network.normalisation]
+        return self.p**-power, self.k**-power
+
+    @property
+    def network(self) -> TwoLayer:
+        """The problem, where it is a network: all but tensors are."""
+        assert isinstance(self.problem, TwoLayer)
+        return self.problem
+
     def result(self, limit: str, **parts: Any) -> SymbolicLimit:
         """The limit in these symbols: `parts` are the equations, and what writes them."""
         return SymbolicLimit(
@@ -228,7 +240,7 @@ class Alphabet:
         if self.unit_teacher_readout:
             return sympy.Integer(1)
         symbol = self._entry("teacher_readout", (r,), (self.problem.teacher_width,))
-        self.values[symbol] = float(np.asarray(self.problem.teacher_readout)[r])  # pyright: ignore
+        self.values[symbol] = float(np.asarray(self.network.teacher_readout)[r])
         return symbol
 
     def name(self, field: str) -> str:
