@@ -109,6 +109,14 @@ def test_first_passage_is_the_hypergeometric_function(entries, growth, diffusion
     assert first_passage(growth, diffusion, level, entries) == pytest.approx(float(expected), rel=1e-8)
 
 
+@pytest.mark.parametrize("entries", [1, 6, 40])
+def test_first_passage_far_from_the_start_grows_as_the_logarithm(entries):
+    """Each decade more of growth x level / diffusion adds log(10) / (2 growth), also where scipy's 1F1 is NaN."""
+    growth, level = 2.0, 0.05
+    times = [first_passage(growth, growth * level / end, level, entries) for end in (1e8, 1e10, 1e12)]
+    np.testing.assert_allclose(np.diff(times), np.log(100) / (2 * growth), rtol=1e-6)
+
+
 def test_the_ode_leaves_when_the_exact_solution_does():
     """One student on the sphere: u = M^2 follows du/dt = 2 u (a (1 - u) - b), which is solved by hand."""
     rate, noise = 0.06, 0.4
