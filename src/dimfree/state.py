@@ -168,15 +168,15 @@ def check_wide_state(state: WideState, *, sphere: bool) -> None:
     if not is_concrete(state):
         return
     M, q_perp, P = (np.asarray(part) for part in (state.M, state.q_perp, state.P))
-    require(
-        np.isfinite(M).all() and np.isfinite(q_perp).all() and np.isfinite(P).all(),
-        "The overlaps contain NaN or infinite entries; check M, q_perp and P.",
-    )
-    require(q_perp >= 0, f"q_perp has the entry {q_perp.min():.3g}; squared norms cannot be negative.")
+    not_finite = "The overlaps contain NaN or infinite entries; check M, q_perp and P."
+    require(np.isfinite(M).all() and np.isfinite(P).all(), not_finite)
+    # Before q_perp, which is not finite where it was made with the inverse of such a P.
     require(
         np.linalg.cond(P) < 1e12,
         "P is singular: teachers that depend linearly on each other have no M P^-1 M^T. Use dimfree.ode there.",
     )
+    require(np.isfinite(q_perp), not_finite)
+    require(q_perp >= 0, f"q_perp has the entry {q_perp.min():.3g}; squared norms cannot be negative.")
     norms = q_perp + np.sum(M * np.linalg.solve(P, M.T).T, axis=-1)
     if sphere:
         require(
