@@ -136,7 +136,7 @@ def test_results_are_labelled_and_say_how_they_were_made():
     assert data.M.dims == ("alpha", "student", "teacher")
     assert data.covariance.sel(coordinate="M[1,0]", coordinate_="M[1,0]").values[-1] > 0
     assert data.attrs["limit"] == "linear noise"
-    assert "PhaseRetrieval" in data.attrs["problem"] or "TwoLayer(width=2" in data.attrs["problem"]
+    assert data.attrs["problem"].startswith("TwoLayer(width=2")
     runs = dimfree.simulate(PROBLEM, SGD, START, 100, 2.0, runs=3, key=jax.random.key(7)).to_xarray()
     assert runs.risk.dims == ("run", "alpha")
     assert runs.attrs["key"] == "[0 7]"

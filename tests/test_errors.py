@@ -151,6 +151,7 @@ WRONG_TYPES = {
     "dimfree.solve(problem, start, 1.0)": "dimfree.ode(problem, algorithm)",
     "dimfree.ode(sgd, problem)": "pass a problem",
     "dimfree.ode(problem, sgd, expectation='fine')": "expectation = 'fine' was given",
+    "dimfree.plateau(problem)": "pass dimfree.ode(problem, algorithm)",
     "dimfree.sde(problem, sgd, d=None)": "d = None was given",
     "dimfree.mean_field(problem, sgd, d='many')": "d = 'many' was given",
     "dimfree.linear_noise(problem, sgd, d=[100, 200])": "d = [100, 200] was given; the dimension must be one number",

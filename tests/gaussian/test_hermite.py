@@ -52,7 +52,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_one_variable(name):
+def test_coefficients_of_one_variable_are_right_within_their_error(name):
     function, expected = CASES[name]
     found = expand(function, ORDER, 1)
     np.testing.assert_allclose(found.coefficients, expected, atol=2e-12)
