@@ -100,6 +100,12 @@ def _sobol(points: int, dimension: int, seed: int):
     return np.concatenate([normal, -normal]), np.full(2 * points, 0.5 / points)
 
 
+def check_rule(rule: object) -> None:
+    """An error if this is neither a rule nor left out."""
+    if rule is not None and not isinstance(rule, Rule):
+        raise InvalidInput(f"expectation = {rule!r} was given; pass dimfree.GaussHermite(...) or dimfree.Sobol(...).")
+
+
 def choose_rule(dimension: int, *, smooth: bool) -> Rule:
     """The rule used unless told otherwise: Gauss-Hermite for few fields without kinks, Sobol for the rest."""
     nodes = {1: 96, 2: 64, 3: 32, 4: 16}

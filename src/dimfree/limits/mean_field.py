@@ -9,11 +9,12 @@ from ..algorithms import OnlineSGD
 from ..algorithms.online import check_online_sgd
 from ..errors import InvalidInput, is_concrete, require
 from ..gaussian.half_range import HalfRange
-from ..gaussian.rules import GaussHermite, Rule, Sobol
+from ..gaussian.rules import Rule, Sobol, check_rule
 from ..problems import Moments, MultiIndex, TwoLayer
 from ..problems.base import check_problem
 from ..problems.wide import NeuronMoments, neuron_moments, teacher_rule
 from ..state import State, WideCoordinates, WideState, check_wide_state
+from ..trajectory import check_fits
 from .diffusion import as_dimension
 
 
@@ -54,20 +55,10 @@ class MeanFieldLimit(eqx.Module):
                 f"start = {start!r} was given; pass dimfree.State(...), dimfree.WideState(M=..., q_perp=...) or "
                 "dimfree.random_state(..., wide=True)."
             )
-        if start.M.ndim != 2:
-            raise InvalidInput(f"The start has leading axes {start.M.shape[:-2]}; use jax.vmap to go over many starts.")
+        check_fits(self.problem, start)
         wide = WideState.of(start) if isinstance(start, State) else start
-        if (wide.width, wide.teacher_width) != (self.problem.width, self.problem.teacher_width):
-            raise InvalidInput(
-                f"The start has p = {wide.width} students and k = {wide.teacher_width} teachers, the problem "
-                f"p = {self.problem.width} and k = {self.problem.teacher_width}."
-            )
-        readout = self.problem.readout_of(wide)
-        if readout.shape != self.problem.readout.shape:
-            raise InvalidInput(
-                f"The start has a readout of shape {readout.shape}, the problem {self.problem.readout.shape}."
-            )
         check_wide_state(wide, sphere=self.algorithm.sphere)
+        readout = self.problem.readout_of(wide)
         return WideState(wide.M, wide.q_perp, wide.P, readout, self.cosine_variance, self.infinite_width)
 
     @eqx.filter_jit
@@ -163,10 +154,7 @@ def mean_field(
             "whose output is a sum over neurons and whose loss is the squared error. For others use dimfree.ode."
         )
     check_online_sgd(algorithm)
-    if expectation is not None and not isinstance(expectation, GaussHermite | Sobol):
-        raise InvalidInput(
-            f"expectation = {expectation!r} was given; pass dimfree.GaussHermite(...) or dimfree.Sobol(...)."
-        )
+    check_rule(expectation)
     cosine_variance = jnp.zeros(())
     if d is not None:
         left = as_dimension(d) - problem.teacher_width
