@@ -205,6 +205,7 @@ def test_a_start_at_exactly_zero_overlap_leaves_by_noise():
         (dimfree.PhaseRetrieval(), dimfree.OnlineSGD(0.1), {"threshold": 1.5}, "threshold = 1.5"),
         (dimfree.PhaseRetrieval(), dimfree.OnlineSGD(0.1), {"methods": ("odes",)}, "choose among"),
         (dimfree.PhaseRetrieval(), dimfree.OnlineSGD(0.1), {"d": 1}, "d = 1"),
+        (dimfree.PhaseRetrieval(), dimfree.OnlineSGD(0.1, sphere=True), {"d": 4, "threshold": 0.01}, "on no plateau"),
     ],
 )
 def test_what_has_no_exit_time_is_refused_in_words(problem, algorithm, options, words):

@@ -219,6 +219,11 @@ def exit_time(
     first = jax.tree.map(lambda leaf: leaf[:runs], starts)
     horizon, deterministic = _first_exits(limit, starts, stop)
     typical = float(np.median(deterministic))
+    if typical == 0:
+        raise InvalidInput(
+            f"At least half of the random starts in d = {d} have lost {threshold:g} of the excess risk already: they "
+            "are on no plateau. Take a larger d or threshold."
+        )
     if "ode" in asked:
         found["ode"] = _estimate(deterministic, horizon, "no noise: too long, however large d is")
     if not np.isfinite(typical):

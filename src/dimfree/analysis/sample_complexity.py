@@ -129,6 +129,11 @@ def sample_complexity(
         else:
             first = _PATIENCE * expected[1] * (d / expected[0]) ** growth
         times = recovery_times(problem, sgd, d, level, first, runs=runs, key=cell_key, progress=progress)
+        if np.median(times) == 0:
+            raise InvalidInput(
+                f"At least half of the random starts in d = {d} have an overlap of {level:g} with the target already; "
+                "take a larger d or level."
+            )
         medians.append((*log_median(times * d), np.mean(np.isfinite(times))))
         if np.isfinite(medians[-1][0]):
             expected = (d, np.exp(medians[-1][0]) / d)
