@@ -44,6 +44,10 @@ BAD = {
         ),
         "NaN or infinite",
     ),
+    "NaN in the readout of the start": (
+        lambda: dimfree.solve(dimfree.ode(PROBLEM, SGD), dimfree.State(START.Q, START.M, readout=[jnp.nan, 1.0]), 1.0),
+        "readout = .*must be finite numbers",
+    ),
     "start off the sphere": (
         lambda: dimfree.solve(
             dimfree.ode(PROBLEM, dimfree.OnlineSGD(0.1, sphere=True)), dimfree.State(Q=2 * jnp.eye(2), M=START.M), 1.0
@@ -101,6 +105,10 @@ BAD = {
     "loss that branches": (
         lambda: own_loss(lambda student, teacher, noise, readout: student[0] if teacher[0] > 0 else 0.0),
         "could not be evaluated by JAX",
+    ),
+    "readout of a loss with NaN": (
+        lambda: own_loss(lambda student, teacher, noise, readout: readout[0] * student[0], readout=[jnp.nan]),
+        "readout = .*must be finite numbers",
     ),
     "training a readout that is not there": (
         lambda: dimfree.ode(

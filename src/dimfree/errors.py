@@ -44,6 +44,12 @@ def check_key(key: Any) -> None:
     require(isinstance(key, jax.Array) and (jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key) or key.ndim), words)
 
 
+def check_finite(array: Any, name: str) -> None:
+    """Check that an array, where there is one, has finite entries; traced values pass."""
+    if array is not None and is_concrete(array):
+        require(np.isfinite(np.asarray(array)), f"{name} = {array} was given; it must be finite numbers.")
+
+
 def nonnegative_number(value: Any, name: str, *, meaning: str = "") -> None:
     """Check that this is one number, finite and not negative; of traced values the shape only."""
     if np.ndim(value) > 0:

@@ -114,3 +114,8 @@ def test_kinks_elsewhere_have_an_error_that_is_told():
 def test_refusals(function, variables, message):
     with pytest.raises(dimfree.InvalidInput, match=message):
         dimfree.hermite_coefficients(function, 4, variables=variables)
+
+
+def test_an_order_beyond_rounding_is_refused_and_not_endless():
+    with pytest.raises(dimfree.InvalidInput, match="order = 80 was given; it must be at most 64"):
+        dimfree.hermite_coefficients("relu", 80)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import neurons
+from ..errors import check_finite, neurons
 from ..gaussian.probing import probe
 from ..printing import as_call
 from .field_problem import FieldProblem
@@ -41,6 +41,7 @@ class LocalFields(FieldProblem):
         self.width = p = neurons(width, "width")
         self.teacher_width = k = neurons(teacher_width, "teacher_width")
         self.readout = None if readout is None else jnp.atleast_1d(jnp.asarray(readout, float))
+        check_finite(self.readout, "readout")
         self.sample_loss = loss
         size = 0 if self.readout is None else self.readout.shape[0]
         # A readout of ones stands for any: shapes and kinks do not depend on its values, which may be traced here.

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, is_concrete, neurons, nonnegative_number, require
+from ..errors import InvalidInput, check_finite, neurons, nonnegative_number
 from ..gaussian.activations import Activation, as_activation
 from ..gaussian.pairwise import pairwise_outputs
 from ..gaussian.probing import probe
@@ -37,8 +37,7 @@ def as_readout(readout: ArrayLike | Array | None, width: int, name: str) -> Floa
     array = jnp.ones(width) if readout is None else jnp.asarray(readout, float)
     if array.shape != (width,):
         raise InvalidInput(f"{name} has shape {array.shape}; a network of width {width} needs {width} numbers.")
-    if is_concrete(array):
-        require(np.isfinite(np.asarray(array)), f"{name} = {readout} was given; it must be finite numbers.")
+    check_finite(array, name)
     return array
 
 
