@@ -121,7 +121,7 @@ def _of_several(function: Callable, order: int, variables: int, smooth: bool) ->
         rule = GaussHermite(_SMOOTH_NODES[variables])
         rules = [_hermite_line(rule), _hermite_line(rule.companion())]
     else:
-        rules = [_cells_line(cells, _CELL_NODES[variables]) for cells in _CELLS[variables]]
+        rules = [cells_rule(cells, _CELL_NODES[variables], _CELLS_REACH) for cells in _CELLS[variables]]
     (fine, norm), (coarse, _) = (_product(function, order, variables, *rule) for rule in rules)
     if not np.isfinite(norm):
         raise InvalidInput("The function is NaN or infinite at some fields, or its square has no mean.")
@@ -145,10 +145,12 @@ def _hermite_line(rule: GaussHermite) -> tuple[np.ndarray, np.ndarray]:
     return points[:, 0], weights
 
 
-def _cells_line(cells: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Legendre in equal cells, of which zero, where most kinks are, is an end."""
+def cells_rule(cells: int, nodes: int, reach: float) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights for a standard normal number: Gauss-Legendre in equal cells, an even number of them, so that
+    zero, where most kinks are, is an end.
+    """
     points, weights = np.polynomial.legendre.leggauss(nodes)
-    half = _CELLS_REACH / cells
-    centres = np.linspace(-_CELLS_REACH + half, _CELLS_REACH - half, cells)
+    half = reach / cells
+    centres = np.linspace(-reach + half, reach - half, cells)
     line = (centres[:, None] + half * points).ravel()
     return line, np.tile(half * weights, cells) * np.exp(-(line**2) / 2) / np.sqrt(2 * np.pi)

@@ -50,8 +50,8 @@ def map_pairs(function: Callable[[Array, Array], Array], width: int, numbers: in
 
     **Arguments:**
 
-    - `function`: maps two student indices to a scalar.
-    - `width`: the number of students.
+    - `function`: maps two indices to a scalar.
+    - `width`: how many indices there are.
     - `numbers`: how many numbers one evaluation holds at once; decides how many pairs are evaluated together.
     """
     rows, columns = (jnp.asarray(index) for index in np.triu_indices(width))
