@@ -44,6 +44,10 @@ BAD = {
         ),
         "NaN or infinite",
     ),
+    "NaN in the readout of the start": (
+        lambda: dimfree.solve(dimfree.ode(PROBLEM, SGD), dimfree.State(START.Q, START.M, readout=[jnp.nan, 1.0]), 1.0),
+        "readout = .*must be finite numbers",
+    ),
     "start off the sphere": (
         lambda: dimfree.solve(
             dimfree.ode(PROBLEM, dimfree.OnlineSGD(0.1, sphere=True)), dimfree.State(Q=2 * jnp.eye(2), M=START.M), 1.0
@@ -51,6 +55,7 @@ BAD = {
         r"sphere=True.*diag\(Q\) = \[2",
     ),
     "negative learning rate": (lambda: dimfree.OnlineSGD(-0.1), "learning_rate = -0.1 was given"),
+    "infinite learning rate": (lambda: dimfree.OnlineSGD(jnp.inf), "learning_rate = inf was given; it must be finite"),
     "schedule of the wrong shape": (lambda: dimfree.OnlineSGD(lambda alpha: jnp.ones(3)), r"returned shape \(3,\)"),
     "negative noise": (lambda: dimfree.PhaseRetrieval(noise=-1.0), "noise = -1.0 was given"),
     "width zero": (lambda: dimfree.TwoLayer(0), "width = 0 was given; it must be a whole number, at least 1"),
@@ -101,7 +106,10 @@ BAD = {
         lambda: own_loss(lambda student, teacher, noise, readout: student[0] if teacher[0] > 0 else 0.0),
         "could not be evaluated by JAX",
     ),
-    "loss with too few arguments": (lambda: own_loss(lambda student, teacher: 0.0), "could not be evaluated by JAX"),
+    "readout of a loss with NaN": (
+        lambda: own_loss(lambda student, teacher, noise, readout: readout[0] * student[0], readout=[jnp.nan]),
+        "readout = .*must be finite numbers",
+    ),
     "training a readout that is not there": (
         lambda: dimfree.ode(
             own_loss(lambda student, teacher, noise, readout: jnp.sum(student) ** 2),
@@ -136,6 +144,13 @@ WRONG_TYPES = {
     "dimfree.random_state(problem, 10, key=0)": "key = 0 was given",
     "dimfree.simulate(problem, sgd, start, 10, 1.0, runs=1, key=None)": "key = None was given",
     "dimfree.OnlineSGD('small')": "learning_rate = 'small' was given",
+    "dimfree.OnlineSGD([0.1, 0.2])": "learning_rate = [0.1, 0.2] was given; it must be one number",
+    "dimfree.OnlineSGD(0.1, ridge=jax.numpy.ones(2))": "ridge = [1. 1.] was given; it must be one number",
+    "dimfree.TwoLayer(2, 2, noise=[0.1, 0.2])": "noise = [0.1, 0.2] was given; it must be one number",
+    "dimfree.SpikedTensor(2, [1.0, 2.0])": "snr = [1.0, 2.0] was given; it must be one number",
+    "dimfree.PersistentSGD(0.1, 2.0, [0.5, 0.6], 1.0)": "batch_fraction = [0.5, 0.6] was given",
+    "dimfree.PiecewiseLinear([], [])": "at least one",
+    "dimfree.PiecewiseLinear([0.0, 1.0], [0.1, -0.2])": "rates = [0.1, -0.2] was given",
     "dimfree.OnlineSGD(0.1, batch_size=0.5)": "batch_size = 0.5 was given",
     "dimfree.simulate(problem, sgd, start, 10, 1.0, runs=1, key=key, method='euler')": "method = 'euler'",
     "dimfree.simulate(problem, sgd, 0.3, 10, 1.0, runs=1, key=key)": "start = 0.3 was given",
@@ -144,6 +159,19 @@ WRONG_TYPES = {
     "dimfree.solve(problem, start, 1.0)": "dimfree.ode(problem, algorithm)",
     "dimfree.ode(sgd, problem)": "pass a problem",
     "dimfree.ode(problem, sgd, expectation='fine')": "expectation = 'fine' was given",
+    "dimfree.plateau(problem)": "pass dimfree.ode(problem, algorithm)",
+    "dimfree.sde(problem, sgd, d=None)": "d = None was given",
+    "dimfree.mean_field(problem, sgd, d='many')": "d = 'many' was given",
+    "dimfree.linear_noise(problem, sgd, d=[100, 200])": "d = [100, 200] was given; the dimension must be one number",
+    "dimfree.rescaled(dimfree.ode(problem, sgd), dimfree.State(Q=[[1.0]], M=[[0.0]]))": "p = 1 students",
+    "dimfree.rescaled_overlaps(dimfree.ode(problem, sgd), 0.0)": "start = 0.0 was given",
+    "dimfree.norm_learning(dimfree.gradient_flow(problem, sgd), 0.0, 1.0)": "start = 0.0 was given",
+    "dimfree.basins(dimfree.ode(problem, sgd), d=10, alpha=-1.0, key=key)": "alpha = -1.0 was given",
+    "dimfree.best_learning_rate(problem, sgd, 100, key=0)": "key = 0 was given",
+    "dimfree.best_learning_rate(problem, 0.1, 100, key=key)": "algorithm = 0.1 was given",
+    "dimfree.overparameterisation_gain(problem, 0.1, 100, key=key)": "algorithm = 0.1 was given",
+    "dimfree.sample_complexity(problem, dimfree.GradientDescent(1, 2), [9, 10], key=key)": "pass dimfree.OnlineSGD",
+    "dimfree.sample_complexity(problem, lambda d: 1 / d, [10, 20], key=key)": "algorithm = 0.1 was given",
 }
 
 

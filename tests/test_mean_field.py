@@ -267,6 +267,7 @@ limit = dimfree.mean_field(problem, sgd)
             "dimfree.solve(dimfree.mean_field(problem, sphere), dimfree.WideState([[0.1], [0.1]], [1.0, 1.0]), 1.0)": (
                 "sphere=True"
             ),
+            "dimfree.solve(two, dimfree.State(np.eye(2), np.zeros((2, 2)), np.ones((2, 2))), 1.0)": "singular",
             "dimfree.WideState([[0.1], [0.1]], [1.0])": "one number for each student",
             "dimfree.particle_error(dimfree.ode(problem, sgd), None, 1.0, key=None)": "pass dimfree.mean_field",
         },

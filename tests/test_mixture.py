@@ -165,10 +165,13 @@ def test_infinite_signal_to_noise_is_known_inside_jit():
         ({"probabilities": [0.5, 0.6]}, "must sum to 1"),
         ({"loss": "hinge"}, "choose one of 'cross-entropy', 'square'"),
         ({"readout": [1.0, 2.0, 3.0]}, "readout has shape"),
+        ({"readout": [1.0, np.nan]}, "readout = .*must be finite numbers"),
+        ({"means": [[1.0], [np.inf]]}, "means = .*must be finite numbers"),
+        ({"labels": [1.0, np.nan], "loss": "square"}, "labels = .*must be finite numbers"),
         ({"loss": lambda output, label: jnp.stack([output, label])}, "single number"),
     ],
 )
 def test_what_cannot_be_a_mixture_is_refused_in_words(change, message):
     given = {"means": [[1.0], [-1.0]], "labels": [0, 1], "width": 2, "snr": 1.0} | change
-    with pytest.raises(dimfree.InvalidInput, match=message):
+    with pytest.raises(dimfree.InvalidInput, match=f"(?s){message}"):
         dimfree.Mixture(**given)

@@ -5,10 +5,11 @@ import re
 import unicodedata
 from typing import Any
 
-from .algorithms import OnlineSGD
+from .algorithms import OnlineSGD, PersistentSGD, ReusedData
 from .errors import InvalidInput
-from .limits import DiffusionLimit, LinearNoiseLimit, MeanFieldLimit, MeanLimit
+from .limits import DiffusionLimit, LinearNoiseLimit, MeanFieldLimit, MeanLimit, RescaledLimit
 from .problems import Problem
+from .solving import MeanFieldSolution
 from .trajectory import Trajectory
 
 _ENTRIES = {
@@ -67,12 +68,15 @@ _ENTRIES = {
 }""",
 }
 
+# By the names that limits have in the provenance of a trajectory, up to a comma.
 _LIMITS = {
     "gradient flow": ("saad1995",),
     "ODE": ("saad1995", "benarous2022"),
     "SDE": ("saad1995", "benarous2022", "arnaboldi2023"),
     "linear noise": ("saad1995", "benarous2022", "arnaboldi2023"),
     "mean field": ("saad1995", "loureiro2023"),
+    "rescaled": ("benarous2022",),
+    "dynamical mean-field theory": ("mignacco2021",),
 }
 
 
@@ -123,7 +127,9 @@ def reference(key: str) -> str:
 def _sources(item: Any) -> tuple[str, ...]:
     if isinstance(item, Problem):
         return item.sources
-    if isinstance(item, OnlineSGD):
+    if isinstance(item, PersistentSGD):
+        return _LIMITS["dynamical mean-field theory"]
+    if isinstance(item, OnlineSGD | ReusedData):
         return ()
     if isinstance(item, MeanLimit):
         return (*item.problem.sources, *_LIMITS["ODE" if item.second_order else "gradient flow"])
@@ -131,8 +137,13 @@ def _sources(item: Any) -> tuple[str, ...]:
         return (*item.problem.sources, *_LIMITS["mean field"])
     if isinstance(item, DiffusionLimit | LinearNoiseLimit):
         return (*item.problem.sources, *_LIMITS["SDE"])
+    if isinstance(item, RescaledLimit):
+        return _LIMITS["rescaled"]
+    if isinstance(item, MeanFieldSolution):
+        return _sources(item.trajectory)
     if isinstance(item, Trajectory):
-        return (*item.problem.sources, *_LIMITS.get(dict(item.provenance).get("limit", ""), ()))
+        limit, _, _ = dict(item.provenance).get("limit", "").partition(",")
+        return (*item.problem.sources, *_LIMITS.get(limit, ()))
     called = f" Call it first: {item.__name__}(...)." if isinstance(item, type) or callable(item) else ""
     raise InvalidInput(
         f"cite was given {item!r:.80}; pass problems, algorithms, limits (dimfree.ode(...)) or trajectories.{called}"

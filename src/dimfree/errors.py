@@ -44,12 +44,28 @@ def check_key(key: Any) -> None:
     require(isinstance(key, jax.Array) and (jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key) or key.ndim), words)
 
 
+def check_finite(array: Any, name: str) -> None:
+    """Check that an array, where there is one, has finite entries; traced values pass."""
+    if array is not None and is_concrete(array):
+        require(np.isfinite(np.asarray(array)), f"{name} = {array} was given; it must be finite numbers.")
+
+
 def nonnegative_number(value: Any, name: str, *, meaning: str = "") -> None:
-    """Check that a number (or array of numbers) is finite and not negative; traced values pass."""
+    """Check that this is one number, finite and not negative; of traced values the shape only."""
+    if np.ndim(value) > 0:
+        raise InvalidInput(f"{name} = {value} was given; it must be one number{meaning}. Use jax.vmap to go over many.")
     if not is_concrete(value):
         return
     try:
-        numbers = np.asarray(value, dtype=float)
+        number = np.asarray(value, dtype=float)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} = {value!r} was given; it must be a number{meaning}.") from error
-    require(np.isfinite(numbers) & (numbers >= 0), f"{name} = {value} was given; it must be zero or positive{meaning}.")
+    words = f"{name} = {value} was given; it must be finite, zero or positive{meaning}."
+    require(np.isfinite(number) and number >= 0, words)
+
+
+def positive_number(value: Any, name: str) -> None:
+    """Check that this is one number, finite and above zero; of traced values the shape only."""
+    nonnegative_number(value, name)
+    if is_concrete(value):
+        require(np.asarray(value) > 0, f"{name} = {value} was given; it must be positive.")

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from .errors import InvalidInput, is_concrete, require
+from .errors import InvalidInput, check_finite, is_concrete, require
 
 
 class State(eqx.Module):
@@ -168,15 +168,16 @@ def check_wide_state(state: WideState, *, sphere: bool) -> None:
     if not is_concrete(state):
         return
     M, q_perp, P = (np.asarray(part) for part in (state.M, state.q_perp, state.P))
-    require(
-        np.isfinite(M).all() and np.isfinite(q_perp).all() and np.isfinite(P).all(),
-        "The overlaps contain NaN or infinite entries; check M, q_perp and P.",
-    )
-    require(q_perp >= 0, f"q_perp has the entry {q_perp.min():.3g}; squared norms cannot be negative.")
+    not_finite = "The overlaps contain NaN or infinite entries; check M, q_perp and P."
+    require(np.isfinite(M).all() and np.isfinite(P).all(), not_finite)
+    # Before q_perp, which is not finite where it was made with the inverse of such a P.
     require(
         np.linalg.cond(P) < 1e12,
         "P is singular: teachers that depend linearly on each other have no M P^-1 M^T. Use dimfree.ode there.",
     )
+    require(np.isfinite(q_perp), not_finite)
+    check_finite(state.readout, "readout")
+    require(q_perp >= 0, f"q_perp has the entry {q_perp.min():.3g}; squared norms cannot be negative.")
     norms = q_perp + np.sum(M * np.linalg.solve(P, M.T).T, axis=-1)
     if sphere:
         require(
@@ -194,6 +195,7 @@ def check_state(state: State, *, sphere: bool) -> None:
     Q, M, P = (np.asarray(part) for part in (state.Q, state.M, state.P))
     covariance = np.block([[Q, M], [np.swapaxes(M, -1, -2), P]])
     require(np.isfinite(covariance), "The overlaps contain NaN or infinite entries; check Q, M and P.")
+    check_finite(state.readout, "readout")
     require(
         np.abs(covariance - np.swapaxes(covariance, -1, -2)) <= 1e-10 * (1 + np.abs(covariance)),
         "Q and P must be symmetric: they are Gram matrices, Q = W W^T / d and P = W* W*^T / d.",

@@ -209,14 +209,10 @@ def save_alphas(alpha: Any, *, clock: str = "alpha") -> Float[Array | np.ndarray
     return alphas
 
 
-def check_start(problem: Problem, start: State, *, trained: bool) -> State:
-    """The start with the readout filled in, or an error if it does not fit the problem."""
-    if not isinstance(start, State):
-        raise InvalidInput(
-            f"start = {start!r} was given; pass dimfree.State(Q=..., M=...) or dimfree.random_state(...)."
-        )
-    if start.Q.ndim != 2:
-        raise InvalidInput(f"The start has leading axes {start.Q.shape[:-2]}; use jax.vmap to go over many starts.")
+def check_fits(problem: Problem, start: State | WideState) -> None:
+    """An error if a start is not one, or not of this problem: leading axes, widths, readout."""
+    if start.M.ndim != 2:
+        raise InvalidInput(f"The start has leading axes {start.M.shape[:-2]}; use jax.vmap to go over many starts.")
     if (start.width, start.teacher_width) != (problem.width, problem.teacher_width):
         raise InvalidInput(
             f"The start has p = {start.width} students and k = {start.teacher_width} teachers, the problem "
@@ -225,7 +221,16 @@ def check_start(problem: Problem, start: State, *, trained: bool) -> State:
     readout = problem.readout_of(start)
     if readout is not None and problem.readout is not None and readout.shape != problem.readout.shape:
         raise InvalidInput(f"The start has a readout of shape {readout.shape}, the problem {problem.readout.shape}.")
-    if trained and readout is None:
+
+
+def check_start(problem: Problem, start: State, *, trained: bool) -> State:
+    """The start with the readout filled in, or an error if it does not fit the problem."""
+    if not isinstance(start, State):
+        raise InvalidInput(
+            f"start = {start!r} was given; pass dimfree.State(Q=..., M=...) or dimfree.random_state(...)."
+        )
+    check_fits(problem, start)
+    if trained and problem.readout_of(start) is None:
         raise InvalidInput(
             "readout_rate was given, but the problem has no readout to train; give it one (readout=...)."
         )

@@ -109,6 +109,14 @@ def test_first_passage_is_the_hypergeometric_function(entries, growth, diffusion
     assert first_passage(growth, diffusion, level, entries) == pytest.approx(float(expected), rel=1e-8)
 
 
+@pytest.mark.parametrize("entries", [1, 6, 40])
+def test_first_passage_far_from_the_start_grows_as_the_logarithm(entries):
+    """Each decade more of growth x level / diffusion adds log(10) / (2 growth), also where scipy's 1F1 is NaN."""
+    growth, level = 2.0, 0.05
+    times = [first_passage(growth, growth * level / end, level, entries) for end in (1e8, 1e10, 1e12)]
+    np.testing.assert_allclose(np.diff(times), np.log(100) / (2 * growth), rtol=1e-6)
+
+
 def test_the_ode_leaves_when_the_exact_solution_does():
     """One student on the sphere: u = M^2 follows du/dt = 2 u (a (1 - u) - b), which is solved by hand."""
     rate, noise = 0.06, 0.4
@@ -197,6 +205,7 @@ def test_a_start_at_exactly_zero_overlap_leaves_by_noise():
         (dimfree.PhaseRetrieval(), dimfree.OnlineSGD(0.1), {"threshold": 1.5}, "threshold = 1.5"),
         (dimfree.PhaseRetrieval(), dimfree.OnlineSGD(0.1), {"methods": ("odes",)}, "choose among"),
         (dimfree.PhaseRetrieval(), dimfree.OnlineSGD(0.1), {"d": 1}, "d = 1"),
+        (dimfree.PhaseRetrieval(), dimfree.OnlineSGD(0.1, sphere=True), {"d": 4, "threshold": 0.01}, "on no plateau"),
     ],
 )
 def test_what_has_no_exit_time_is_refused_in_words(problem, algorithm, options, words):

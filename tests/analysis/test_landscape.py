@@ -144,7 +144,7 @@ def test_more_fields_than_dimensions():
         (1.0, 0.6, True, [4 * (2 * 0.36 - 1), 4 * 0.36], [1, 98], None),  # eq. (92), no critical point
     ],
 )
-def test_phase_retrieval(Q, M, sphere, eigenvalues, multiplicities, kind):
+def test_spectra_of_phase_retrieval(Q, M, sphere, eigenvalues, multiplicities, kind):
     result = hessian(dimfree.PhaseRetrieval(), dimfree.State(Q=[[Q]], M=[[M]]), d=100, sphere=sphere)
     np.testing.assert_allclose(result.eigenvalues, eigenvalues, atol=1e-12)
     np.testing.assert_array_equal(result.multiplicities, multiplicities)
@@ -267,7 +267,7 @@ def relu_dense(students, teachers, weights):
     ],
     ids=["global minimum", "parallel", "opposite", "generic"],
 )
-def test_relu(students, kind):
+def test_relu_hessian_is_that_of_differences_also_where_students_coincide(students, kind):
     students, teachers = np.asarray(students, float), np.eye(2, 3)
     problem = dimfree.TwoLayer(2, 2, "relu")
     matrix = relu_dense(students, teachers, np.array([0.5, 0.5, -0.5, -0.5]))
@@ -343,7 +343,7 @@ def dense_on_grid(problem, students, teachers):
     ],
     ids=["generic", "learned", "collapsed", "opposite"],
 )
-def test_tanh(students):
+def test_tanh_hessian_is_that_of_a_grid_over_inputs(students):
     students, teachers = np.asarray(students), np.eye(1, 3)
     problem = dimfree.TwoLayer(2, 1, "tanh")
     result = hessian(problem, state_of(students, teachers), 3)
@@ -358,7 +358,7 @@ def own_loss(student, teacher, noise, readout):
     ("students", "critical"),
     [([[0.4, 0.3, 0.0], [0.2, -0.3, 0.5]], False), ([[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]], True)],
 )
-def test_own_loss(students, critical):
+def test_hessian_of_a_users_loss_is_that_of_a_grid_over_inputs(students, critical):
     students, teachers = np.asarray(students), np.eye(1, 3)
     problem = dimfree.LocalFields(own_loss, width=2, teacher_width=1)
     result = hessian(problem, state_of(students, teachers), 3)
@@ -391,7 +391,7 @@ def test_many_fields_by_quasi_monte_carlo():
         assert (one.negative, one.symmetric, one.positive) == (two.negative, two.symmetric, two.positive)
 
 
-def test_kinks():
+def test_hessian_of_a_loss_with_kinks_is_right_within_its_tolerance():
     # Sobol points, so that only a few digits are right; the tolerance that is reported covers the error.
     students, teachers = np.array([[0.9, 0.5, 0.0]]), np.eye(1, 3)
     result = hessian(dimfree.TwoLayer(1, 1, "abs"), state_of(students, teachers), 3)
@@ -518,7 +518,7 @@ def test_list_of_quadratic_critical_points(p, k):
 # What is refused, and how it prints.
 
 
-def test_printed_table():
+def test_the_spectrum_prints_as_a_table():
     text = str(hessian(dimfree.TwoLayer(4, 2, "square"), quadratic_critical_points(4, 2)[2, 0], d=3_000))
     assert text.splitlines()[0] == "Minimum to second order, with flat directions: 5 of symmetry, 5996 not."
     assert "negative 0, flat 6001 (5 of symmetry), positive 5999" in text

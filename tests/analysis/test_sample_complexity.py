@@ -60,6 +60,7 @@ def test_refusals():
         ({"dimensions": [100, 50]}, "increasing"),
         ({"dimensions": [100, 200], "level": 1.5}, "between 0 and 1"),
         ({"dimensions": [100, 200], "runs": 3}, "at least 8"),
+        ({"dimensions": [2, 4], "runs": 8, "level": 0.01}, "in d = 2 have an overlap of 0.01 with the target already"),
     ):
         with pytest.raises(dimfree.InvalidInput, match=message):
             dimfree.sample_complexity(problem, sgd, **{"key": key, **arguments})

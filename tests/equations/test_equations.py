@@ -397,6 +397,17 @@ def test_sympy_equations_and_text():
     assert len(equations(PhaseRetrieval(2), OnlineSGD(0.1)).to_sympy()) == 2
 
 
+@pytest.mark.parametrize(
+    ("problem", "options"),
+    [(PhaseRetrieval(), {"notation": "arnaboldi2023"}), (PhaseRetrieval(2), {}), (PhaseRetrieval(), {"limit": "sde"})],
+)
+def test_a_learning_rate_of_zero_is_still_a_symbol(problem, options):
+    result = equations(problem, OnlineSGD(0.0), **options)
+    assert result.to_latex() == equations(problem, OnlineSGD(0.1), **options).to_latex()
+    assert 0.0 in result.values.values()
+    compile(result.to_python(), "equations", "exec")
+
+
 REFUSED = {
     "a mixture": (lambda: equations(dimfree.Mixture.binary(2, 1.0), OnlineSGD(0.1)), "no equations in closed form"),
     "an unknown notation": (

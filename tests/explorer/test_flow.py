@@ -92,6 +92,24 @@ def test_a_plane_that_cannot_be_drawn_is_refused(plane):
         portrait(limit, plane, alpha=1.0)
 
 
+@pytest.mark.parametrize(
+    ("sphere", "options", "words"),
+    [
+        (True, {"at": dimfree.State(Q=[[1.0]], M=[[1.0]])}, "inside the span of the teachers"),
+        (False, {"at": dimfree.State(Q=[[1.0]], M=[[1.0]])}, "inside the span of the teachers"),
+        (False, {"at": dimfree.State(Q=[[1.0]], M=[[2.0]])}, "No weights have these overlaps"),
+        (False, {"alpha": -1.0}, "alpha = -1.0 was given"),
+        (False, {"alpha": np.nan}, "alpha = nan was given"),
+        (False, {"extent": 0.0}, "extent = 0.0 was given"),
+    ],
+)
+def test_a_plane_without_solutions_in_it_is_refused_and_not_called_diverging(sphere, options, words):
+    limit = dimfree.ode(PROBLEM, dimfree.OnlineSGD(RATE, sphere=sphere))
+    plane = ("M[0,0]",) if sphere else ("M[0,0]", "Q[0,0]")
+    with pytest.raises(dimfree.InvalidInput, match=words):
+        portrait(limit, plane, **{"alpha": 1.0, **options})
+
+
 def estimate(times) -> ExitEstimate:
     times = np.asarray(times, float)
     left = times[np.isfinite(times)]

@@ -103,7 +103,7 @@ def test_four_different_fields(name):
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-def test_singular_covariance(name):
+def test_averages_at_a_singular_covariance(name):
     activation, nodes = SMOOTH[name]
     covariance, weights = random_problem(11, 2, 1, scale=0.8)
     # The second student is a teacher, and the other teacher is nothing.
@@ -182,7 +182,7 @@ def test_polynomial_of_degree_two_is_the_square():
 
 
 @pytest.mark.parametrize("integrals", [Erf(), Relu(), Polynomial([1, -3, 0, 1]), Square()])
-def test_width_one_and_batches(integrals):
+def test_one_student_has_the_first_row_of_two_also_in_a_batch(integrals):
     covariance, weights = random_problem(9, 2, 2)
     wide = exact(integrals, covariance, weights, 2)
     one = jax.vmap(lambda matrix: exact(integrals, matrix, weights, 1))(jnp.stack([covariance, 2 * covariance]))
@@ -204,7 +204,7 @@ def test_pairs_in_batches_equal_pairs_at_once():
 
     expected = covariance * weights[:, None] * weights
     for numbers in (1, 2**17):
-        np.testing.assert_allclose(map_pairs(pair, covariance, 6, numbers), expected[:6, :6], rtol=1e-14)
+        np.testing.assert_allclose(map_pairs(pair, 6, numbers), expected[:6, :6], rtol=1e-14)
 
 
 # ReLU: quadrature over the positive orthant, where its integrands are smooth.
@@ -255,7 +255,7 @@ def relu_gradient_square(covariance, weights, width, axis):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_relu(seed):
+def test_relu_averages_are_those_of_quadrature_over_the_orthant(seed):
     covariance, weights = random_problem(seed, 2, 2)
     axis = panels([0, 2, 4, 8], 16)
     found = exact(Relu(), covariance, weights, 2)
@@ -390,7 +390,7 @@ def test_relu_derivative_near_duplicates():
 # Activations by name or function.
 
 
-def test_names():
+def test_names_give_their_activation_with_its_known_kinks():
     for name, activation in named_activations().items():
         assert as_activation(name) is activation
         assert as_activation(activation) is activation
@@ -418,7 +418,7 @@ def test_names():
         (lambda x: jnp.maximum(x, 0.0) ** 3, True),
     ],
 )
-def test_kinks(function, smooth):
+def test_kinks_of_functions_are_found(function, smooth):
     assert as_activation(function).smooth is smooth
     assert jax.jit(lambda x: x * as_activation(function).smooth)(1.0) == smooth
 
@@ -436,6 +436,6 @@ def test_kinks(function, smooth):
         (3, "neither a name nor a function"),
     ],
 )
-def test_unusable_functions(function, message):
+def test_unusable_functions_are_refused_in_words(function, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         as_activation(function)

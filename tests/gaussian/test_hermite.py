@@ -52,7 +52,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_one_variable(name):
+def test_coefficients_of_one_variable_are_right_within_their_error(name):
     function, expected = CASES[name]
     found = expand(function, ORDER, 1)
     np.testing.assert_allclose(found.coefficients, expected, atol=2e-12)
@@ -114,3 +114,8 @@ def test_kinks_elsewhere_have_an_error_that_is_told():
 def test_refusals(function, variables, message):
     with pytest.raises(dimfree.InvalidInput, match=message):
         dimfree.hermite_coefficients(function, 4, variables=variables)
+
+
+def test_an_order_beyond_rounding_is_refused_and_not_endless():
+    with pytest.raises(dimfree.InvalidInput, match="order = 80 was given; it must be at most 64"):
+        dimfree.hermite_coefficients("relu", 80)

@@ -66,7 +66,7 @@ def test_quartic_moments_against_quadrature(noise, rank):
         np.testing.assert_allclose(moment, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
 
 
-def test_one_field():
+def test_moments_of_one_field_are_double_factorials():
     # E[u^(2n + 4)] = (2n + 3)!! q^(n + 2).
     q = 1.3
     for power, moment in zip((2, 3, 4), quartic_moments(jnp.array([[0.5]]), jnp.array([[q]]), 0.0), strict=True):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..errors import nonnegative_number, positive_integer
+from ..errors import InvalidInput, nonnegative_number, positive_integer
 from ..printing import as_call
 from ..problems.base import Moments, Problem
 from ..state import Coordinates, State
@@ -120,6 +120,12 @@ class OnlineSGD(eqx.Module):
 
     def coordinates(self, problem: Problem) -> Coordinates:
         """Which numbers of the State move."""
-        trained = self.readout_rate is not None and problem.readout is not None
-        size = problem.readout.shape[-1] if trained and problem.readout is not None else 0
+        trained = None if self.readout_rate is None else problem.readout
+        size = 0 if trained is None else trained.shape[-1]
         return Coordinates(problem.width, problem.teacher_width, size, self.sphere)
+
+
+def check_online_sgd(algorithm: object) -> None:
+    """An error if this is no one-pass SGD."""
+    if not isinstance(algorithm, OnlineSGD):
+        raise InvalidInput(f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...).")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from ..errors import InvalidInput, is_concrete, nonnegative_number, require
+from ..errors import InvalidInput, is_concrete, nonnegative_number, positive_number, require
 from ..printing import as_call
 from .schedules import Schedule, as_rate, rate_at
 
@@ -236,11 +236,8 @@ class Langevin(ReusedData):
 def _positive(value: float | Array | Callable, name: str) -> Float[Array, ""]:
     if isinstance(value, Schedule) or callable(value):
         raise InvalidInput(f"{name} was given as a function; where data are reused it must be one number.")
-    nonnegative_number(value, name)
-    array = jnp.asarray(value, float)
-    if is_concrete(value):
-        require(np.asarray(value) > 0, f"{name} = {value} was given; it must be positive.")
-    return array
+    positive_number(value, name)
+    return jnp.asarray(value, float)
 
 
 def _fraction(value: float | Array) -> Float[Array, ""]:

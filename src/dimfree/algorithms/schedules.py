@@ -52,13 +52,19 @@ class PiecewiseLinear(Schedule):
 
     def __init__(self, alphas: ArrayLike | Array, rates: ArrayLike | Array):
         self.alphas, self.rates = jnp.asarray(alphas, float), jnp.asarray(rates, float)
-        if self.alphas.ndim != 1 or self.alphas.shape != self.rates.shape:
+        if self.alphas.ndim != 1 or self.alphas.shape != self.rates.shape or not self.alphas.size:
             raise InvalidInput(
-                f"alphas has shape {self.alphas.shape} and rates {self.rates.shape}; give as many rates as times."
+                f"alphas has shape {self.alphas.shape} and rates {self.rates.shape}; give as many rates as times, at "
+                "least one."
             )
         if is_concrete(self.alphas):
             require(np.diff(self.alphas) > 0, f"alphas = {alphas} was given; the times must increase.")
-        nonnegative_number(self.rates, "rates")
+        if is_concrete(self.rates):
+            values = np.asarray(self.rates)
+            require(
+                np.isfinite(values) & (values >= 0),
+                f"rates = {rates} was given; they must be finite, zero or positive.",
+            )
 
     def __call__(self, alpha: Float[Array, ""]) -> Float[Array, ""]:
         return jnp.interp(alpha, self.alphas, self.rates)

@@ -3,11 +3,10 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from ..errors import check_key, positive_integer, require
+from ..errors import check_key, positive_integer, positive_number, require
 from ..limits import MeanLimit
 from ..limits.drift import check_mean_limit
 from ..simulation import simulate
@@ -122,6 +121,7 @@ def basins(
     check_mean_limit(limit)
     check_moves(limit.algorithm)
     d, runs = positive_integer(d, "d"), positive_integer(runs, "runs", minimum=0)
+    positive_number(alpha, "alpha")
     check_key(key)
     start_key, run_key = jax.random.split(key)
     if not isinstance(starts, State):
@@ -135,14 +135,15 @@ def basins(
     require(runs <= number, f"runs = {runs} was given, but there are {number} starts; each run needs one.")
     fixed = FixedSet(limit, jax.tree.map(lambda leaf: leaf[0], starts), positive_integer(steps, "steps"))
     times = np.array([0.0, float(alpha)])
-    ends = _rest(fixed, np.asarray(limit.coordinates.pack(starts)), times)
+    ends = _rest(fixed, fixed.pack(starts), times)
     simulated = ends[:0]
     if runs:
         chosen = jax.tree.map(lambda leaf: leaf[:runs], starts)
         ran = simulate(limit.problem, limit.algorithm, chosen, d, times, runs=runs, key=run_key)
         completed = np.asarray(ran.outcome) == Outcome.COMPLETED
-        simulated = _rest(fixed, np.asarray(limit.coordinates.pack(ran.final))[completed], times)
-    risk = fixed.risk(np.concatenate([ends, simulated]))
+        simulated = _rest(fixed, fixed.pack(ran.final)[completed], times)
+    points = np.concatenate([ends, simulated])
+    risk = fixed.risk(points)
     order = np.argsort(risk, kind="stable")
     jumps = np.diff(risk[order]) > _SAME * (1 + np.abs(risk[order][1:]))
     rest = np.empty(len(risk), int)
@@ -151,7 +152,7 @@ def basins(
     first = [int(np.flatnonzero(rest == kind)[0]) for kind in range(kinds)]
     return Basins(
         risk=np.array([np.median(risk[rest == kind]) for kind in range(kinds)]),
-        states=limit.coordinates.unpack(jnp.asarray(np.concatenate([ends, simulated])[first]), fixed.like),
+        states=fixed.unpack(points[first]),
         counts=np.bincount(rest[: len(ends)], minlength=kinds),
         starts=number,
         simulated_counts=np.bincount(rest[len(ends) :], minlength=kinds),

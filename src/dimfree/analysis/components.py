@@ -48,6 +48,14 @@ class FixedSet:
     like: State
     steps: int = 400
 
+    def pack(self, states: State) -> Float[np.ndarray, "*batch n"]:
+        """The points of States."""
+        return np.asarray(self.limit.coordinates.pack(states))
+
+    def unpack(self, points: Float[np.ndarray, "*batch n"]) -> State:
+        """The States of points."""
+        return self.limit.coordinates.unpack(jnp.asarray(points), self.like)
+
     def drift(self, points: Float[np.ndarray, "r n"]) -> Float[np.ndarray, "r n"]:
         """The drift at each point."""
         return self._batched(_drift, points)

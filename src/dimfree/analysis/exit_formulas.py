@@ -9,6 +9,8 @@ from ..errors import InvalidInput
 from ..limits import MeanLimit
 from .quadratic_networks import Plateau, network_and_rate, plateau
 
+_FAR = 1e9  # beyond, two terms of the expansion of 1F1 at infinity; scipy has NaN there for some parameters
+
 
 @dataclasses.dataclass(frozen=True)
 class ExitFormulas:
@@ -102,14 +104,16 @@ def first_passage(growth: float, diffusion: float, level: float, entries: int) -
     as the integral of ${}_1F_1(1; 1 + n/2; -x)$, which is stable where the series is not. For n = 1 it is Arnaboldi et
     al. 2023, eq. (59); other n are the radial process.
     """
-    end = growth * level / diffusion
+    end = np.log(growth * level / diffusion)
+
+    def integrand(log_x: float) -> float:
+        x = np.exp(log_x)
+        if x < _FAR:
+            return x * special.hyp1f1(1.0, 1 + entries / 2, -x)
+        return entries / 2 * (1 + (1 - entries / 2) / x)
+
     # In log x, where the integrand goes from x to a constant.
-    value, _ = integrate.quad(
-        lambda y: np.exp(y) * special.hyp1f1(1.0, 1 + entries / 2, -np.exp(y)),
-        np.log(end) - 40,
-        np.log(end),
-        limit=500,
-    )
+    value, _ = integrate.quad(integrand, min(end, 0.0) - 40, end, limit=500)
     return float(value / (entries * growth))
 
 

@@ -219,6 +219,11 @@ def exit_time(
     first = jax.tree.map(lambda leaf: leaf[:runs], starts)
     horizon, deterministic = _first_exits(limit, starts, stop)
     typical = float(np.median(deterministic))
+    if typical == 0:
+        raise InvalidInput(
+            f"At least half of the random starts in d = {d} have lost {threshold:g} of the excess risk already: they "
+            "are on no plateau. Take a larger d or threshold."
+        )
     if "ode" in asked:
         found["ode"] = _estimate(deterministic, horizon, "no noise: too long, however large d is")
     if not np.isfinite(typical):
@@ -232,7 +237,7 @@ def exit_time(
         dressed = dressed_exits(limit, starts, d, noise_at, horizon, stop, key=noise_key)
         found["dressed"] = _estimate(dressed, horizon, "any d, up to O(1/d)")
     if "sde" in asked:
-        if limit.coordinates.size > _SDE_COORDINATES and tuple(methods) == METHODS:
+        if limit.coordinates.size > _SDE_COORDINATES and asked == METHODS:
             notes.append(f"SDE left out: {limit.coordinates.size} coordinates; ask for it with methods=('sde',).")
         else:
             found["sde"] = _estimate(

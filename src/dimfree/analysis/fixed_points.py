@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, PRNGKeyArray
 
-from ..algorithms.schedules import Schedule, rate_at
+from ..algorithms.schedules import Schedule
 from ..errors import InvalidInput, check_key, positive_integer, require
 from ..limits import MeanLimit
 from ..limits.drift import check_mean_limit
@@ -18,15 +18,11 @@ from ..trajectory import check_starts
 from .components import FixedSet, connected, distinct
 from .equivariance import SymmetryGroup, find_symmetry_group
 from .plateau import check_moves
+from .stability import Stability, has_kink, slowest, stability
 
 _MEMBERS = 12  # points of a family at which its stability is looked at
-_ZERO = 1e-6  # eigenvalues below this fraction of the largest are zero
 _ALIKE = 3  # points of a family that are kept of those whose coordinates have the same signs
 _FLOWING = 64  # random States that the ODE is followed from
-_PROBES = 24  # random perturbations of a point where the drift has a kink
-_PERTURBATION = 1e-5
-_LEFT = 30  # times its first distance, at which a perturbed point has left
-_TIMES = 20  # at which a perturbed point is looked at, up to ten times the slowest time there is
 _MOST_COORDINATES = 1_000  # a search takes minutes there
 
 
@@ -191,20 +187,25 @@ def fixed_points(limit: MeanLimit, *, key: PRNGKeyArray, starts: int | State = 2
     check_state(starts, sphere=algorithm.sphere)
     require(starts.P[:1] == starts.P, "The starts have different teachers; P must be the same for all of them.")
     fixed = FixedSet(limit, jax.tree.map(lambda leaf: leaf[0], starts))
-    group = find_symmetry_group(
-        limit, fixed.like, fixed.drift, _pack(limit, random_points(limit, 3, rng, P=fixed.like.P))
-    )
-    points = _search(fixed, _pack(limit, starts), group, rng)
+    trials = fixed.pack(random_points(limit, 3, rng, P=fixed.like.P))
+    group = find_symmetry_group(limit, fixed.like, fixed.drift, trials)
+    points = _search(fixed, fixed.pack(starts), group, rng)
     if not len(points):
         return FixedPoints([], len(group))
     kinds: dict[frozenset[int], list[int]] = {}
-    kinked = _has_kink(fixed, points, rng)
+    kinked = has_kink(fixed, points, rng)
     for r, row in enumerate(connected(fixed, points, group, kinked)):
         kinds.setdefault(frozenset(row.tolist()), []).append(r)
     members = [_spread(rs, points) for rs in kinds.values()]
     chosen = np.concatenate(members)
-    stability = _stability(fixed, points[chosen], kinked[chosen], rng)
-    looked_at = iter(zip(points[chosen], fixed.risk(points[chosen]), stability, strict=True))
+    looked_at = iter(
+        zip(
+            points[chosen],
+            fixed.risk(points[chosen]),
+            stability(fixed, points[chosen], kinked[chosen], rng),
+            strict=True,
+        )
+    )
     found = [_kind(fixed, len(orbit), [next(looked_at) for _ in rs]) for orbit, rs in zip(kinds, members, strict=True)]
     return FixedPoints(
         sorted(found, key=lambda kind: (round(kind.risk, 9), not kind.stable, kind.dimension)), len(group)
@@ -254,8 +255,8 @@ def _search(fixed: FixedSet, starts, group: SymmetryGroup, rng: np.random.Genera
 
     limit = fixed.limit
     points = add(starts[:0], starts)
-    horizon = 10 / np.median(_slowest(fixed, fixed.jacobian(points if len(points) else starts[:1])))
-    flowing = _pack(limit, random_points(limit, _FLOWING, rng, P=fixed.like.P))
+    horizon = 10 / np.median(slowest(fixed, fixed.jacobian(points if len(points) else starts[:1])))
+    flowing = fixed.pack(random_points(limit, _FLOWING, rng, P=fixed.like.P))
     points = add(points, fixed.flow(flowing, np.array([0.0, horizon]) * np.ones((_FLOWING, 1)))[:, -1])
     new = points
     for _ in range(limit.problem.width):
@@ -263,7 +264,7 @@ def _search(fixed: FixedSet, starts, group: SymmetryGroup, rng: np.random.Genera
         points, new = more, more[len(points) :]
         if not len(new):
             break
-    return add(points, fixed.wander(points, _has_kink(fixed, points, rng), rng), alike=2 * _ALIKE)
+    return add(points, fixed.wander(points, has_kink(fixed, points, rng), rng), alike=2 * _ALIKE)
 
 
 def _spread(numbers: list[int], points: Float[np.ndarray, "r n"]) -> list[int]:
@@ -274,13 +275,12 @@ def _spread(numbers: list[int], points: Float[np.ndarray, "r n"]) -> list[int]:
 
 def _neighbours(fixed: FixedSet, points: Float[np.ndarray, "r n"]) -> Float[np.ndarray, "s n"]:
     """Starts of a search: the points with a neuron dead, and with a dead neuron made half of another."""
-    limit, p = fixed.limit, fixed.limit.problem.width
-    state = limit.coordinates.unpack(jnp.asarray(points), fixed.like)
+    p, state = fixed.like.width, fixed.unpack(points)
     alive = np.diagonal(np.asarray(state.Q), axis1=1, axis2=2) > 0
     first_dead = np.where(alive.all(axis=1), -1, np.argmin(alive, axis=1))
     chosen, mixing = [], []
     for i, j in itertools.product(range(p), repeat=2):
-        at = np.flatnonzero(alive[:, j] & ((i == j) | (first_dead == i)) & (not limit.algorithm.sphere))
+        at = np.flatnonzero(alive[:, j] & ((i == j) | (first_dead == i)) & (not fixed.limit.algorithm.sphere))
         mix = np.eye(p)
         mix[i, j] += -1.0 if i == j else 0.5
         chosen.append(at)
@@ -292,7 +292,7 @@ def _neighbours(fixed: FixedSet, points: Float[np.ndarray, "r n"]) -> Float[np.n
     readout = old.readout
     if readout is not None and readout.shape[-1] % p == 0:
         readout = (readout.reshape(len(mix), readout.shape[-1] // p, p) @ mix.swapaxes(1, 2)).reshape(readout.shape)
-    return _pack(limit, State(Q=mix @ old.Q @ mix.swapaxes(1, 2), M=mix @ old.M, P=old.P, readout=readout))
+    return fixed.pack(State(Q=mix @ old.Q @ mix.swapaxes(1, 2), M=mix @ old.M, P=old.P, readout=readout))
 
 
 def _beside(fixed: FixedSet, points: Float[np.ndarray, "r n"]) -> Float[np.ndarray, "s n"]:
@@ -307,131 +307,22 @@ def _beside(fixed: FixedSet, points: Float[np.ndarray, "r n"]) -> Float[np.ndarr
     return np.concatenate([moved[unstable] for moved in moves])
 
 
-def _pack(limit: MeanLimit, states: State) -> Float[np.ndarray, "*batch n"]:
-    return np.asarray(limit.coordinates.pack(states))
-
-
-def _kind(fixed: FixedSet, components: int, members: list[tuple[np.ndarray, float, "_Stability"]]) -> FixedPoint:
+def _kind(fixed: FixedSet, components: int, members: list[tuple[np.ndarray, float, Stability]]) -> FixedPoint:
     """One row of the result, from coordinates, risk and stability of its members."""
     members = sorted(members, key=lambda member: -member[2].dimension)
-    points, risks, stability = zip(*members, strict=True)
-    states = fixed.limit.coordinates.unpack(jnp.asarray(np.array(points)), fixed.like)
+    points, risks, found = zip(*members, strict=True)
+    states = fixed.unpack(np.array(points))
     return FixedPoint(
         state=jax.tree.map(lambda leaf: leaf[0], states),
         components=components,
-        dimension=stability[0].dimension,
+        dimension=found[0].dimension,
         risk=float(risks[0]),
         members=states,
-        eigenvalues=np.array([member.eigenvalues for member in stability]),
-        growth=np.array([member.growth for member in stability]),
-        unstable=np.array([member.unstable for member in stability]),
-        decided=all(member.decided for member in stability),
+        eigenvalues=np.array([member.eigenvalues for member in found]),
+        growth=np.array([member.growth for member in found]),
+        unstable=np.array([member.unstable for member in found]),
+        decided=all(member.decided for member in found),
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Stability:
-    dimension: int
-    eigenvalues: Complex[np.ndarray, " n"]
-    growth: float
-    unstable: bool
-    decided: bool
-
-
-def _stability(
-    fixed: FixedSet, points: Float[np.ndarray, "r n"], kinked: Bool[np.ndarray, " r"], rng: np.random.Generator
-) -> list[_Stability]:
-    """The stability of each point across the family that it is in."""
-    jacobians = fixed.jacobian(points)
-    dimensions = fixed.family_dimension(points, kinked)
-    results = []
-    for dimension, values in zip(dimensions, np.linalg.eigvals(jacobians).astype(complex), strict=True):
-        zero = float(_ZERO * np.abs(values).max())
-        growth = float(values[np.argsort(np.abs(values), kind="stable")][dimension:].real.max(initial=-np.inf))
-        ordered = values[np.argsort(-values.real, kind="stable")]
-        results.append(_Stability(int(dimension), ordered, growth, growth > zero, not abs(growth) <= zero))
-    at = np.flatnonzero(kinked)
-    if len(at):
-        horizons = 10 / _slowest(fixed, jacobians[at])
-        for r, (growth, unstable) in zip(at, _probe(fixed, points[at], horizons, rng), strict=True):
-            results[r] = dataclasses.replace(results[r], growth=growth, unstable=unstable, decided=True)
-    return results
-
-
-def _slowest(fixed: FixedSet, jacobians: Float[np.ndarray, "r n n"]) -> Float[np.ndarray, " r"]:
-    """The smallest rate of the drift at each point, apart from zero; the learning rate where there is none."""
-    rates = np.abs(np.linalg.eigvals(jacobians))
-    slowest = np.min(np.where(rates > _ZERO * rates.max(axis=1, keepdims=True), rates, np.inf), axis=1)
-    return np.where(np.isfinite(slowest), slowest, rate_at(fixed.limit.algorithm.learning_rate, jnp.zeros(())))
-
-
-def _perturbed(fixed: FixedSet, points, size: float, number: int, rng: np.random.Generator):
-    """Points that belong to weights and readouts a little beside those of the given ones, shape (r, number, n)."""
-    limit, like, p = fixed.limit, fixed.like, fixed.like.width
-    state = limit.coordinates.unpack(jnp.asarray(points), like)
-    values, vectors = np.linalg.eigh(np.asarray(state.covariance))
-    weights = (vectors * np.sqrt(np.maximum(values, 0))[:, None])[:, None]
-    students = weights[:, :, :p] + size * rng.normal(size=(len(points), number, p, weights.shape[-1]))
-    if limit.algorithm.sphere:
-        students /= np.linalg.norm(students, axis=-1, keepdims=True)
-    readout = None if state.readout is None else np.asarray(state.readout)[:, None]
-    if readout is not None:
-        readout = readout + size * rng.normal(size=(len(points), number, readout.shape[-1]))
-    moved = State(
-        Q=students @ students.swapaxes(-1, -2), M=students @ weights[:, :, p:].swapaxes(-1, -2), readout=readout
-    )
-    return _pack(limit, moved)
-
-
-def _has_kink(fixed: FixedSet, points, rng: np.random.Generator) -> Bool[np.ndarray, " r"]:
-    """Whether the drift near a point is not that of its linearisation."""
-    if fixed.limit.problem.smooth:
-        return np.zeros(len(points), bool)
-    jacobians = fixed.jacobian(points)
-    near = _perturbed(fixed, points, 1e-6, 4, rng)
-    step = near - points[:, None]
-    drift = fixed.drift(near.reshape(-1, points.shape[1])).reshape(near.shape)
-    rest = np.linalg.norm(drift - np.einsum("rij,rmj->rmi", jacobians, step), axis=2)
-    rates = np.linalg.norm(jacobians, axis=(1, 2))
-    rates = np.maximum(rates, 0.01 * rates.max())  # it may be flat to first order, without a kink
-    return np.any(rest > 0.01 * rates[:, None] * np.linalg.norm(step, axis=2), axis=1)
-
-
-def _probe(fixed: FixedSet, points, horizons, rng: np.random.Generator) -> list[tuple[float, bool]]:
-    """The rate at which perturbed points move away at last, and whether some of them do."""
-    starts = _perturbed(fixed, points, _PERTURBATION, _PROBES, rng)
-    alphas = np.repeat(horizons, _PROBES)[:, None] * np.linspace(0.0, 1.0, _TIMES + 1)
-    paths = fixed.flow(starts.reshape(-1, points.shape[1]), alphas)
-    paths = paths.reshape(len(points), _PROBES, _TIMES + 1, -1)
-    away = np.linalg.norm(paths - points[:, None, None], axis=-1)
-    # A solver that is put back on a sliding surface has been moved by that: what counts begins after its first steps.
-    near = away[..., :2].max(axis=-1)
-    left = np.any(away > _LEFT * near[..., None], axis=(1, 2))
-    return [
-        (
-            max(map(_rate, paths[r], away[r] / near[r, :, None])) * _TIMES / horizons[r],
-            bool(left[r] or _accelerates(paths[r])),
-        )
-        for r in range(len(points))
-    ]
-
-
-def _accelerates(paths) -> bool:
-    """Whether a perturbed point moves in the second half as much as in the first."""
-    half = _TIMES // 2
-    first = np.linalg.norm(paths[:, half] - paths[:, 1], axis=-1)
-    second = np.linalg.norm(paths[:, -1] - paths[:, half], axis=-1)
-    return bool(np.any((second > 0.5 * first) & (second > 0.1 * _PERTURBATION)))
-
-
-def _rate(path, away) -> float:
-    """The logarithm of the ratio of two successive moves, the last before the point has left or come to rest.
-
-    `away` is its distance from the fixed point in units of the first.
-    """
-    moves = np.linalg.norm(np.diff(path, axis=0), axis=1)[1:]
-    moves = moves[np.cumprod((away[2:] < _LEFT) & (moves > 1e-4 * _PERTURBATION)).astype(bool)]
-    return float(np.log(moves[-1] / moves[-2])) if len(moves) > 1 else -np.inf
 
 
 def _in_short(state: State) -> str:

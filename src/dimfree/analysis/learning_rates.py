@@ -10,8 +10,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from scipy import optimize
 
 from ..algorithms import OnlineSGD
+from ..algorithms.online import check_online_sgd
 from ..algorithms.schedules import PiecewiseLinear, Schedule
-from ..errors import InvalidInput, positive_integer
+from ..errors import InvalidInput, check_key, positive_integer
 from ..limits import ode
 from ..problems import Problem
 from ..solving import solve
@@ -79,13 +80,12 @@ def best_learning_rate(
     - `d`, `threshold`: as for [`exit_time`].
     - `key`: for the random starts.
     """
-    guess = algorithm.learning_rate
-    if isinstance(guess, Schedule) or not float(guess) > 0:
-        raise InvalidInput("The algorithm needs a constant, positive learning rate, where the search begins.")
+    guess = first_guess(algorithm)
     d = positive_integer(d, "d", minimum=2)
     check_threshold(threshold)
+    check_key(key)
     starts = random_starts(problem, d, _STARTS, key=key)
-    rates = float(guess) * _GRID
+    rates = guess * _GRID
     level = _exit_level(problem, with_rate(algorithm, rates[0]), threshold)
     search = _search(problem, algorithm, starts, level, rates)
     exits = search.exits(rates)
@@ -153,6 +153,15 @@ def best_schedule(
         objective, np.full(knots, np.log(first)), jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": 40}
     )
     return PiecewiseLinear(alphas, np.exp(found.x)), float(found.fun)
+
+
+def first_guess(algorithm: OnlineSGD) -> float:
+    """The learning rate where a search begins, or an error if it cannot begin there."""
+    check_online_sgd(algorithm)
+    rate = algorithm.learning_rate
+    if isinstance(rate, Schedule) or not float(rate) > 0:
+        raise InvalidInput("The algorithm needs a constant, positive learning rate, where the search begins.")
+    return float(rate)
 
 
 def with_rate(algorithm: OnlineSGD, rate) -> OnlineSGD:

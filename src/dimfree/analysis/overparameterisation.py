@@ -5,10 +5,9 @@ import dataclasses
 from jaxtyping import PRNGKeyArray
 
 from ..algorithms import OnlineSGD
-from ..algorithms.schedules import Schedule
 from ..errors import InvalidInput
 from ..problems import TwoLayer
-from .learning_rates import BestLearningRate, best_learning_rate, with_rate
+from .learning_rates import BestLearningRate, best_learning_rate, first_guess, with_rate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,11 +61,9 @@ def overparameterisation_gain(
     """
     if not isinstance(problem, TwoLayer) or bool((problem.readout != problem.readout[0]).any()):
         raise InvalidInput(f"problem = {problem!r} was given; take a TwoLayer whose readouts are equal.")
-    if isinstance(algorithm.learning_rate, Schedule):
-        raise InvalidInput("The algorithm needs a constant, positive learning rate, where the search begins.")
     k = problem.teacher_width
     narrow = problem.resized(k)
-    slower = with_rate(algorithm, algorithm.learning_rate * k / problem.width)
+    slower = with_rate(algorithm, first_guess(algorithm) * k / problem.width)
     return WidthGain(
         wide=best_learning_rate(problem, algorithm, d, threshold, key=key),
         narrow=best_learning_rate(narrow, slower, d, threshold, key=key),

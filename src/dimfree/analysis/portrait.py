@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, positive_number, require
 from ..limits import MeanLimit
 from ..limits.drift import check_mean_limit
 from ..solving import solve
-from ..state import State
+from ..state import State, check_state
 from ..trajectory import Outcome, check_start
 from .plateau import centre, fixed_point
 
@@ -86,10 +86,13 @@ def portrait(
     plane = usual_plane(limit) if plane is None else tuple(plane)
     labels = limit.coordinates.labels
     _check_plane(plane, labels)
-    at = centre(limit.problem) if at is None else check_start(limit.problem, at, trained=False)
+    positive_number(alpha, "alpha")
     sphere = limit.algorithm.sphere
+    at = centre(limit.problem) if at is None else check_start(limit.problem, at, trained=False)
+    check_state(at, sphere=sphere)
     if extent is None:
         extent = 0.999 if sphere else 1.2 * float(np.sqrt(limit.problem.width))
+    positive_number(extent, "extent")
     entries = [tuple(int(number) for number in re.findall(r"\d+", name)) for name in plane]
     vary = np.linspace(-extent, extent, 4 * _GRID if len(plane) == 1 else _GRID)
     vertical = np.linspace(0.0, extent**2, _GRID + 1)[1:] if plane[-1].startswith("Q") else vary
@@ -126,16 +129,22 @@ def portrait(
 def _check_plane(plane: tuple[str, ...], labels: tuple[str, ...]) -> None:
     known = all(name in labels for name in plane)
     of_overlaps = 1 <= len(set(plane)) == len(plane) <= 2 and all(name.startswith("M") for name in plane)
-    with_norm = (
-        len(plane) == 2
-        and plane[0].startswith("M")
-        and plane[1] == f"Q[{plane[0][2:].split(',')[0]},{plane[0][2:].split(',')[0]}]"
-    )
+    student = plane[0][2:].partition(",")[0] if plane else ""
+    with_norm = len(plane) == 2 and plane[0].startswith("M") and plane[1] == f"Q[{student},{student}]"
     if not (known and (of_overlaps or with_norm)):
         raise InvalidInput(
             f"plane = {plane} was given; give one or two entries of M, or an entry of M and the norm of its student, "
             f"such as ('M[0,0]', 'Q[0,0]'). The coordinates are {', '.join(labels)}."
         )
+
+
+def _check_outside(unseen) -> None:
+    """Refuse students of which nothing is outside the span of the teachers: no factor of that gives them a norm."""
+    require(
+        unseen > 1e-12,
+        "at has a student inside the span of the teachers, whose norm then follows from its overlaps; give a State "
+        "with Q above M P^-1 M^T on the diagonal, or leave at out.",
+    )
 
 
 def _lifted(at: State, grid, plane, entries, *, sphere: bool) -> tuple[State, Bool[np.ndarray, " starts"]]:
@@ -152,9 +161,11 @@ def _lifted(at: State, grid, plane, entries, *, sphere: bool) -> tuple[State, Bo
     # The squared factor by which each student's part outside the span of the teachers is multiplied.
     target = np.ones((len(grid), len(old)))
     if sphere:
+        _check_outside(unseen)
         target = (1.0 - own) / unseen
     elif plane[-1].startswith("Q"):
         student = entries[-1][0]
+        _check_outside(unseen[student])
         target[:, student] = (grid[:, -1] - own[:, student]) / unseen[student]
     inside = np.asarray((target > 1e-9).all(axis=1))
     factor = np.sqrt(np.maximum(target, 1e-9))

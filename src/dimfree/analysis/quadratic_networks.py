@@ -12,6 +12,7 @@ from ..limits import MeanLimit
 from ..limits.drift import check_mean_limit
 from ..problems import Problem, TwoLayer
 from ..state import State
+from ..trajectory import check_start
 
 
 class Plateau(eqx.Module):
@@ -128,17 +129,15 @@ def norm_learning(limit: MeanLimit, start: State, alpha: ArrayLike | Array) -> S
             f"norm_learning was given {given}; its closed form is that of free norms at vanishing learning rate. "
             "Pass dimfree.gradient_flow(problem, algorithm) with sphere=False, or solve the limit."
         )
+    start = check_start(problem, start, trained=False)
     check_orthonormal_teachers(start)
     p, k = problem.width, problem.teacher_width
-    if start.Q.shape != (p, p) or start.M.shape != (p, k):
-        raise InvalidInput(f"The start has Q {start.Q.shape} and M {start.M.shape}; the problem has p = {p}, k = {k}.")
     clock = (g * jnp.asarray(alpha, float))[..., None, None]
     first, c = jnp.trace(start.Q) / p, (p + 2) / p
     q = 1 / (c + (1 / first - c) * jnp.exp(-4 * clock))
     decayed = (1 + c * first * jnp.expm1(4 * clock)) ** (-2 / (p + 2))
     deviation = start.Q - first * jnp.eye(p)
-    times = clock.shape[:-2]
-    readout = problem.readout_of(start)
+    times, readout = clock.shape[:-2], start.readout
     return State(
         Q=q * jnp.eye(p) + deviation * (q / first) * decayed,
         M=start.M * jnp.exp(4 * clock / k) * jnp.sqrt(q / first),

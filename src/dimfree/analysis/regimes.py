@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from ..algorithms import OnlineSGD
+from ..algorithms.online import check_online_sgd
 from ..algorithms.schedules import Schedule
-from ..errors import InvalidInput, check_key, positive_integer
+from ..errors import InvalidInput, check_key, positive_integer, positive_number
 from ..limits import gradient_flow, mean_field, ode
 from ..problems import MultiIndex, TwoLayer
 from ..simulation import random_state, simulate
@@ -175,9 +176,8 @@ def regimes(
     """
     _check(problem, algorithm)
     d, runs = positive_integer(d, "d", minimum=problem.teacher_width + 1), positive_integer(runs, "runs", minimum=2)
-    if not 0 < alpha < np.inf:
-        raise InvalidInput(f"alpha = {alpha} was given; it must be positive and finite.")
-    rate = float(np.asarray(algorithm.learning_rate))
+    positive_number(alpha, "alpha")
+    rate = _number(algorithm.learning_rate)
     check_key(key)
     reference_key, start_key, run_key = jax.random.split(key, 3)
     steps = alpha * d / algorithm.batch_size
@@ -206,24 +206,28 @@ def regimes(
     )
 
 
-def _check(problem: object, algorithm: object) -> None:
+def _check(problem: object, algorithm: OnlineSGD) -> None:
     if not isinstance(problem, TwoLayer | MultiIndex):
         raise InvalidInput(f"{problem!r} was given; regimes are those of two-layer networks, TwoLayer or MultiIndex.")
     if problem.normalisation != "mean":
         raise InvalidInput(
             f"normalisation = {problem.normalisation!r} was given; widths are compared at the normalisation 'mean'."
         )
-    if not isinstance(algorithm, OnlineSGD):
-        raise InvalidInput(f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...).")
+    check_online_sgd(algorithm)
     if isinstance(algorithm.learning_rate, Schedule) or isinstance(algorithm.readout_rate, Schedule):
         raise InvalidInput("A schedule was given; regimes are those of constant rates.")
-    if not float(np.asarray(algorithm.learning_rate)) > 0:
+    if not _number(algorithm.learning_rate) > 0:
         raise InvalidInput("learning_rate = 0 was given; nothing moves.")
+
+
+def _number(rate: Any) -> float:
+    """A rate that has been checked to be constant."""
+    return float(rate)
 
 
 def _risk(limit, start: State, times) -> Float[np.ndarray, " times"]:
     """The risk of a limit at times = learning_rate * alpha / p."""
-    alphas = times * limit.problem.width / float(np.asarray(limit.algorithm.learning_rate))
+    alphas = times * limit.problem.width / _number(limit.algorithm.learning_rate)
     return np.asarray(solve(limit, start, alphas, relative_tolerance=1e-6, absolute_tolerance=1e-8).risk)
 
 
@@ -234,10 +238,10 @@ def _distances(problem, algorithm, start, d, alpha, runs, key) -> dict[str, Floa
     simulated = simulate(problem, algorithm, start, d, alphas, runs=runs, key=key)
     if (np.asarray(simulated.outcome) != Outcome.COMPLETED).any():
         raise InvalidInput(
-            f"Runs with learning_rate = {float(np.asarray(algorithm.learning_rate)):g} diverge: no limit describes "
+            f"Runs with learning_rate = {_number(algorithm.learning_rate):g} diverge: no limit describes "
             "them. Take a smaller rate, or measure=False."
         )
-    times = np.asarray(simulated.alpha) * float(np.asarray(algorithm.learning_rate)) / problem.width
+    times = np.asarray(simulated.alpha) * _number(algorithm.learning_rate) / problem.width
     # Gradient flow is the ODE at a vanishing rate: one program less to compile, but for many neurons p times slower.
     slow = _rescaled(algorithm, problem.width, problem.width, _VANISHING)
     limits = {
@@ -290,7 +294,7 @@ def _rescaled(algorithm: OnlineSGD, p: int, reference: int, noise: float) -> Onl
     rate = noise * reference
     readout_rate = algorithm.readout_rate
     if readout_rate is not None:
-        readout_rate = rate * float(np.asarray(readout_rate)) / float(np.asarray(algorithm.learning_rate))
+        readout_rate = rate * _number(readout_rate) / _number(algorithm.learning_rate)
     return OnlineSGD(
         rate,
         batch_size=algorithm.batch_size,

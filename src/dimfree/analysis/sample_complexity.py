@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..algorithms import OnlineSGD
+from ..algorithms.online import check_online_sgd
 from ..algorithms.schedules import rate_at
 from ..errors import InvalidInput, check_key, positive_integer
 from ..problems import MultiIndex, Problem, TwoLayer
@@ -53,7 +54,7 @@ class SampleComplexity:
     @property
     def has_logarithm(self) -> bool:
         """Whether a factor log d was divided out before the fit."""
-        return self.exponent is not None and self.exponent.leap == 2
+        return _has_logarithm(self.exponent)
 
     def __repr__(self) -> str:
         law = f"d^({self.power:.3f} +- {self.power_error:.3f})" + " log d" * self.has_logarithm
@@ -115,24 +116,31 @@ def sample_complexity(
     runs = positive_integer(runs, "runs", minimum=8)
     known = isinstance(problem, TwoLayer | MultiIndex)
     exponent = information_exponent(problem) if known else None
-    growth = 0.0 if exponent is None or exponent.leap is None else max(0.0, exponent.leap - 2.0)
+    # Samples per dimension, from which the next dimension guesses how long to wait; a logarithm is within its patience.
+    growth = 0.0 if exponent is None or exponent.leap is None else exponent.sample_power - 1
     medians, expected = [], None
     check_key(key)
     for d, cell_key in zip(cells, jax.random.split(key, len(cells)), strict=True):
-        sgd = algorithm if isinstance(algorithm, OnlineSGD) else algorithm(d)
+        sgd = algorithm(d) if callable(algorithm) else algorithm
+        check_online_sgd(sgd)
         check_moves(sgd)
         if expected is None:
             first = 4.0 / max(float(rate_at(sgd.learning_rate, jnp.zeros(()))), 1e-12)
         else:
             first = _PATIENCE * expected[1] * (d / expected[0]) ** growth
         times = recovery_times(problem, sgd, d, level, first, runs=runs, key=cell_key, progress=progress)
+        if np.median(times) == 0:
+            raise InvalidInput(
+                f"At least half of the random starts in d = {d} have an overlap of {level:g} with the target already; "
+                "take a larger d or level."
+            )
         medians.append((*log_median(times * d), np.mean(np.isfinite(times))))
         if np.isfinite(medians[-1][0]):
             expected = (d, np.exp(medians[-1][0]) / d)
     logs, errors, found = (np.asarray(column) for column in zip(*medians, strict=True))
     log_d = np.log(cells)
-    with_logarithm = exponent is not None and exponent.leap == 2
-    power, power_error = fitted_power(log_d, logs - np.log(log_d) * with_logarithm, errors)
+    logarithm = np.log(log_d) if _has_logarithm(exponent) else 0.0
+    power, power_error = fitted_power(log_d, logs - logarithm, errors)
     return SampleComplexity(
         problem=problem,
         algorithm=algorithm,
@@ -146,6 +154,10 @@ def sample_complexity(
         power_error=power_error,
         exponent=exponent,
     )
+
+
+def _has_logarithm(exponent: InformationExponent | None) -> bool:
+    return exponent is not None and exponent.leap == 2
 
 
 class Recovered(eqx.Module):

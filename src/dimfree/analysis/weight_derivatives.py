@@ -9,10 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import InvalidInput
-from ..gaussian.expectation import FieldRule, expectation
+from ..gaussian.expectation import expectation
 from ..gaussian.relu import Relu
 from ..gaussian.relu_curvature import relu_derivatives
-from ..gaussian.rules import choose_rule
 from ..problems import FieldProblem, Problem, TwoLayer
 from ..problems.field_problem import split_fields
 from ..state import State
@@ -173,9 +172,7 @@ def _direction(vector, floor=0.0):
 def _field_derivatives(problem: FieldProblem, readout, students, teachers, companion) -> Derivatives:
     """For any loss: averages over all directions of the frame."""
     n = students.shape[1]
-    rule = FieldRule(
-        choose_rule(n + (problem.noise_nodes is None), smooth=problem.smooth), problem.noise_nodes, problem.smooth
-    )
+    rule = problem.rule(fields=n)
     rule = rule.companion() if companion else rule
     vectors = jnp.concatenate([students, teachers])
     parameters = (problem, readout, vectors)

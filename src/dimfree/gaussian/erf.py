@@ -20,23 +20,12 @@ class Erf(ActivationIntegrals):
     """
 
     def outputs(self, covariance: Float[Array, "fields fields"]) -> Float[Array, "fields fields"]:
-        r"""$\mathbb{E}[g(u_s) g(u_t)] = \tfrac{2}{\pi} \arcsin \frac{C_{st}}{\sqrt{(1 + C_{ss})(1 + C_{tt})}}$.
-
-        **Arguments:**
-
-        - `covariance`: the covariance of the fields, shape (fields, fields).
-        """
+        r"""$\mathbb{E}[g(u_s) g(u_t)] = \tfrac{2}{\pi} \arcsin \frac{C_{st}}{\sqrt{(1 + C_{ss})(1 + C_{tt})}}$."""
         scale = 1 / jnp.sqrt(1 + jnp.diag(covariance))
         return 2 / np.pi * arcsine(covariance * scale[:, None] * scale)
 
     def slopes(self, covariance: Float[Array, "fields fields"], width: int) -> Float[Array, "width width"]:
-        r"""$\mathbb{E}[g'(u_i) g'(u_j)] = \tfrac{2}{\pi} \big( (1 + C_{ii})(1 + C_{jj}) - C_{ij}^2 \big)^{-1/2}$.
-
-        **Arguments:**
-
-        - `covariance`: the covariance of the fields, shape (fields, fields).
-        - `width`: the number of students, the first fields.
-        """
+        r"""$\mathbb{E}[g'(u_i) g'(u_j)] = \tfrac{2}{\pi} \big( (1 + C_{ii})(1 + C_{jj}) - C_{ij}^2 \big)^{-1/2}$."""
         students = covariance[:width, :width]
         widened = 1 + jnp.diag(students)
         return 2 / np.pi / jnp.sqrt(widened[:, None] * widened - students**2)
@@ -46,12 +35,6 @@ class Erf(ActivationIntegrals):
     ) -> Float[Array, "width fields"]:
         r"""$\mathbb{E}[g'(u_i) u_b e_0] = \tfrac{2}{\pi} \sum_s c_s
         \frac{C_{bs} (1 + C_{ii}) - C_{ib} C_{is}}{(1 + C_{ii}) \sqrt{(1 + C_{ii})(1 + C_{ss}) - C_{is}^2}}$.
-
-        **Arguments:**
-
-        - `covariance`: the covariance of the fields, shape (fields, fields).
-        - `weights`: the weights $c$ of the fields in $e_0$, shape (fields,).
-        - `width`: the number of students, the first fields.
         """
         variances = jnp.diag(covariance)
         rows = covariance[:width]
@@ -66,12 +49,6 @@ class Erf(ActivationIntegrals):
         r"""$\mathbb{E}[g'(u_i) g'(u_j) e_0^2] = \mathbb{E}[g'(u_i) g'(u_j)]\, \sum_{st} c_s c_t \tfrac{2}{\pi} \arcsin
         \frac{C'_{st}}{\sqrt{(1 + C'_{ss})(1 + C'_{tt})}}$ with
         $C' = C - C_{\cdot(ij)} (1 + C_{(ij)(ij)})^{-1} C_{(ij)\cdot}$, the covariance under the weight of both slopes.
-
-        **Arguments:**
-
-        - `covariance`: the covariance of the fields, shape (fields, fields).
-        - `weights`: the weights $c$ of the fields in $e_0$, shape (fields,).
-        - `width`: the number of students, the first fields.
         """
         fields = covariance.shape[0]
         # The arcsine is what costs: once per pair of fields, the diagonal apart.
@@ -93,4 +70,4 @@ class Erf(ActivationIntegrals):
             total += weights**2 @ arcsine(1 - 1 / widened)
             return (2 / np.pi) ** 2 * total / jnp.sqrt(determinant)
 
-        return map_pairs(pair, covariance, width, numbers=len(first))
+        return map_pairs(pair, width, numbers=len(first))

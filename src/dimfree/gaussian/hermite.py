@@ -16,6 +16,7 @@ from .probing import probe
 from .rules import GaussHermite
 
 _REACH = 14.0  # the density is 1e-43 there, so that nothing is cut off of a function that grows as a polynomial
+_HIGHEST = 64  # order in one variable: beyond, rounding exceeds the tolerance, and bisection would not end
 _SMOOTH_NODES = {2: 96, 3: 48, 4: 24, 5: 16, 6: 10}  # along each direction, by the number of directions
 _CELL_NODES = {2: 10, 3: 6}  # with kinks: nodes in each cell, along each direction
 _CELLS = {2: (40, 30), 3: (20, 14)}  # with kinks: cells along each direction, and of the rule that tells the error
@@ -47,7 +48,7 @@ def hermite_coefficients(function: str | Callable, order: int = 8, *, variables:
     **Arguments:**
 
     - `function`: a name such as `"relu"`, or a JAX function of a number; of an array `(k,)` where `variables` is k > 1.
-    - `order`: the highest order of each polynomial.
+    - `order`: the highest order of each polynomial; at most 64 in one variable.
     - `variables`: the number of variables, k; at most 6, and at most 3 for a function with kinks.
 
     Returns an array of shape `(order + 1,) * k`.
@@ -64,6 +65,7 @@ def hermite_coefficients(function: str | Callable, order: int = 8, *, variables:
 def expand(function: str | Callable, order: int, variables: int) -> HermiteExpansion:
     """The Hermite coefficients of a function, with an estimate of their error."""
     if variables == 1:
+        order = positive_integer(order, "order", minimum=0, maximum=_HIGHEST)
         return _of_one(as_activation(function).function, order)
     if not callable(function):
         raise InvalidInput(f"{function!r} was given for {variables} variables; give a JAX function of an array.")
@@ -119,7 +121,7 @@ def _of_several(function: Callable, order: int, variables: int, smooth: bool) ->
         rule = GaussHermite(_SMOOTH_NODES[variables])
         rules = [_hermite_line(rule), _hermite_line(rule.companion())]
     else:
-        rules = [_cells_line(cells, _CELL_NODES[variables]) for cells in _CELLS[variables]]
+        rules = [cells_rule(cells, _CELL_NODES[variables], _CELLS_REACH) for cells in _CELLS[variables]]
     (fine, norm), (coarse, _) = (_product(function, order, variables, *rule) for rule in rules)
     if not np.isfinite(norm):
         raise InvalidInput("The function is NaN or infinite at some fields, or its square has no mean.")
@@ -143,10 +145,12 @@ def _hermite_line(rule: GaussHermite) -> tuple[np.ndarray, np.ndarray]:
     return points[:, 0], weights
 
 
-def _cells_line(cells: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Legendre in equal cells, of which zero, where most kinks are, is an end."""
+def cells_rule(cells: int, nodes: int, reach: float) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights for a standard normal number: Gauss-Legendre in equal cells, an even number of them, so that
+    zero, where most kinks are, is an end.
+    """
     points, weights = np.polynomial.legendre.leggauss(nodes)
-    half = _CELLS_REACH / cells
-    centres = np.linspace(-_CELLS_REACH + half, _CELLS_REACH - half, cells)
+    half = reach / cells
+    centres = np.linspace(-reach + half, reach - half, cells)
     line = (centres[:, None] + half * points).ravel()
     return line, np.tile(half * weights, cells) * np.exp(-(line**2) / 2) / np.sqrt(2 * np.pi)

@@ -16,6 +16,12 @@ class ActivationIntegrals(eqx.Module):
     The fields $u \sim \mathcal{N}(0, C)$ are the `width` student fields followed by the teacher's;
     $e_0 = \sum_t c_t g(u_t)$ is the error without label noise. $C$ may be singular. Every method may be jitted,
     batched and differentiated with respect to the covariance and the weights.
+
+    The arguments of the methods:
+
+    - `covariance`: $C$, shape `(fields, fields)`.
+    - `weights`: $c$, those of the fields in $e_0$, shape `(fields,)`.
+    - `width`: the number of students.
     """
 
     @abc.abstractmethod
@@ -39,16 +45,13 @@ class ActivationIntegrals(eqx.Module):
         r"""$\mathbb{E}[g'(u_i)\, g'(u_j)\, e_0^2]$ for all pairs of students."""
 
 
-def map_pairs(
-    function: Callable[[Array, Array], Array], covariance: Float[Array, "fields fields"], width: int, numbers: int
-) -> Float[Array, "width width"]:
+def map_pairs(function: Callable[[Array, Array], Array], width: int, numbers: int) -> Float[Array, "width width"]:
     """The symmetric matrix of `function(i, j)`, evaluated at i <= j only.
 
     **Arguments:**
 
-    - `function`: maps two student indices to a scalar.
-    - `covariance`: only its dtype is used.
-    - `width`: the number of students.
+    - `function`: maps two indices to a scalar.
+    - `width`: how many indices there are.
     - `numbers`: how many numbers one evaluation holds at once; decides how many pairs are evaluated together.
     """
     rows, columns = (jnp.asarray(index) for index in np.triu_indices(width))
@@ -60,4 +63,4 @@ def map_pairs(
         values = jax.lax.map(lambda pair: jax.checkpoint(function)(*pair), (rows, columns), batch_size=batch)
     position = np.zeros((width, width), dtype=np.int32)
     position[np.triu_indices(width)] = np.arange(len(rows))
-    return values[np.maximum(position, position.T)].astype(covariance.dtype)
+    return values[np.maximum(position, position.T)]

@@ -41,23 +41,12 @@ class Polynomial(ActivationIntegrals):
         return len(self.coefficients) - 1
 
     def outputs(self, covariance: Float[Array, "fields fields"]) -> Float[Array, "fields fields"]:
-        r"""$\mathbb{E}[g(u_s) g(u_t)] = \sum_m C_{st}^m\, \mathbb{E}[g^{(m)}(u_s)]\, \mathbb{E}[g^{(m)}(u_t)] / m!$.
-
-        **Arguments:**
-
-        - `covariance`: the covariance of the fields, shape (fields, fields).
-        """
+        r"""$\mathbb{E}[g(u_s) g(u_t)] = \sum_m C_{st}^m\, \mathbb{E}[g^{(m)}(u_s)]\, \mathbb{E}[g^{(m)}(u_t)] / m!$."""
         means = self._mean_derivatives(jnp.diag(covariance))
         return _pair_average(covariance, means, means)
 
     def slopes(self, covariance: Float[Array, "fields fields"], width: int) -> Float[Array, "width width"]:
-        r"""$\mathbb{E}[g'(u_i) g'(u_j)]$: the average of `outputs` for $g'$ in place of $g$.
-
-        **Arguments:**
-
-        - `covariance`: the covariance of the fields, shape (fields, fields).
-        - `width`: the number of students, the first fields.
-        """
+        r"""$\mathbb{E}[g'(u_i) g'(u_j)]$: the average of `outputs` for $g'$ in place of $g$."""
         students = covariance[:width, :width]
         means = self._mean_derivatives(jnp.diag(students))[1:]
         return _pair_average(students, means, means)
@@ -67,12 +56,6 @@ class Polynomial(ActivationIntegrals):
     ) -> Float[Array, "width fields"]:
         r"""$\mathbb{E}[g'(u_i) u_b e_0] = C_{ib} \sum_s c_s \mathbb{E}[g''(u_i) g(u_s)]
         + \sum_s c_s \mathbb{E}[g'(u_i) g'(u_s)]\, C_{sb}$, by Stein's lemma.
-
-        **Arguments:**
-
-        - `covariance`: the covariance of the fields, shape (fields, fields).
-        - `weights`: the weights $c$ of the fields in $e_0$, shape (fields,).
-        - `width`: the number of students, the first fields.
         """
         rows = covariance[:width]
         means = self._mean_derivatives(jnp.diag(covariance))
@@ -88,12 +71,6 @@ class Polynomial(ActivationIntegrals):
         The multigraphs on four fields are summed as bilinear forms: with $a, b$ edges from $s$ to $i$ and $j$, and $e$
         edges from $s$ to $t$, the vectors $c_s\, C_{is}^a C_{js}^b\, \mathbb{E}[g^{(a + b + e)}(u_s)] / (a!\, b!)$
         enter on either side of $C_{st}^e / e!$. One pair $i, j$ holds at most `degree`$^2 / 2 \times$ `fields` numbers.
-
-        **Arguments:**
-
-        - `covariance`: the covariance of the fields, shape (fields, fields).
-        - `weights`: the weights $c$ of the fields in $e_0$, shape (fields,).
-        - `width`: the number of students, the first fields.
         """
         degree = self.degree
         if degree == 0:
@@ -125,7 +102,7 @@ class Polynomial(ActivationIntegrals):
                 slopes = slopes + between[m] * one * two
             return jnp.sum(forms * slopes)
 
-        return map_pairs(pair, covariance, width, numbers=count * (covariance.shape[0] + 3 * count))
+        return map_pairs(pair, width, numbers=count * (covariance.shape[0] + 3 * count))
 
     def _mean_derivatives(self, variances: Float[Array, " fields"]) -> Float[Array, "orders fields"]:
         r"""$\mathbb{E}[g^{(m)}(u)] = \sum_k \text{coefficients}_{m + 2k} \frac{(m + 2k)!}{k!\, 2^k} q^k$, with two

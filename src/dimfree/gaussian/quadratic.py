@@ -17,36 +17,18 @@ class Square(ActivationIntegrals):
     """
 
     def outputs(self, covariance: Float[Array, "fields fields"]) -> Float[Array, "fields fields"]:
-        r"""$\mathbb{E}[u_s^2 u_t^2] = C_{ss} C_{tt} + 2 C_{st}^2$.
-
-        **Arguments:**
-
-        - `covariance`: the covariance of the fields, shape (fields, fields).
-        """
+        r"""$\mathbb{E}[u_s^2 u_t^2] = C_{ss} C_{tt} + 2 C_{st}^2$."""
         variances = jnp.diag(covariance)
         return variances[:, None] * variances + 2 * covariance**2
 
     def slopes(self, covariance: Float[Array, "fields fields"], width: int) -> Float[Array, "width width"]:
-        r"""$\mathbb{E}[2 u_i \cdot 2 u_j] = 4 C_{ij}$.
-
-        **Arguments:**
-
-        - `covariance`: the covariance of the fields, shape (fields, fields).
-        - `width`: the number of students, the first fields.
-        """
+        r"""$\mathbb{E}[2 u_i \cdot 2 u_j] = 4 C_{ij}$."""
         return 4 * covariance[:width, :width]
 
     def gradient(
         self, covariance: Float[Array, "fields fields"], weights: Float[Array, " fields"], width: int
     ) -> Float[Array, "width fields"]:
-        r"""$\mathbb{E}[2 u_i u_b e_0] = 2 (s_1 C + 2 C S C)_{ib}$ with $s_1 = \operatorname{tr} S C$.
-
-        **Arguments:**
-
-        - `covariance`: the covariance of the fields, shape (fields, fields).
-        - `weights`: the weights $c$ of the fields in $e_0$, shape (fields,).
-        - `width`: the number of students, the first fields.
-        """
+        r"""$\mathbb{E}[2 u_i u_b e_0] = 2 (s_1 C + 2 C S C)_{ib}$ with $s_1 = \operatorname{tr} S C$."""
         rows = covariance[:width]
         return 2 * (weights @ jnp.diag(covariance) * rows + 2 * (rows * weights) @ covariance)
 
@@ -55,12 +37,6 @@ class Square(ActivationIntegrals):
     ) -> Float[Array, "width width"]:
         r"""$\mathbb{E}[2 u_i \cdot 2 u_j\, e_0^2] = 4 \big( (s_1^2 + 2 s_2) C + 4 s_1 C S C + 8 C S C S C \big)_{ij}$
         with $s_1 = \operatorname{tr} S C$ and $s_2 = \operatorname{tr} (S C)^2$.
-
-        **Arguments:**
-
-        - `covariance`: the covariance of the fields, shape (fields, fields).
-        - `weights`: the weights $c$ of the fields in $e_0$, shape (fields,).
-        - `width`: the number of students, the first fields.
         """
         rows = covariance[:width] * weights
         once = rows @ covariance

@@ -33,22 +33,12 @@ class Relu(ActivationIntegrals):
     def outputs(self, covariance: Float[Array, "fields fields"]) -> Float[Array, "fields fields"]:
         r"""$\mathbb{E}[g(u_s) g(u_t)] = \tfrac{1}{2\pi} \Big( \sqrt{C_{ss} C_{tt} - C_{st}^2}
         + C_{st} \big( \tfrac{\pi}{2} + \arcsin \rho_{st} \big) \Big)$, where $\rho$ is the correlation.
-
-        **Arguments:**
-
-        - `covariance`: the covariance of the fields, shape (fields, fields).
         """
         root, angle = _root_and_angle(covariance, covariance.shape[0])
         return (root + covariance * (np.pi / 2 + angle)) / (2 * np.pi)
 
     def slopes(self, covariance: Float[Array, "fields fields"], width: int) -> Float[Array, "width width"]:
-        r"""$\mathbb{E}[g'(u_i) g'(u_j)] = \tfrac{1}{4} + \tfrac{1}{2\pi} \arcsin \rho_{ij}$.
-
-        **Arguments:**
-
-        - `covariance`: the covariance of the fields, shape (fields, fields).
-        - `width`: the number of students, the first fields.
-        """
+        r"""$\mathbb{E}[g'(u_i) g'(u_j)] = \tfrac{1}{4} + \tfrac{1}{2\pi} \arcsin \rho_{ij}$."""
         return 1 / 4 + _root_and_angle(covariance, width)[1][:, :width] / (2 * np.pi)
 
     def gradient(
@@ -56,12 +46,6 @@ class Relu(ActivationIntegrals):
     ) -> Float[Array, "width fields"]:
         r"""$\mathbb{E}[g'(u_i) u_b e_0] = \sum_s c_s \Big( \big( \tfrac{1}{4} + \tfrac{1}{2\pi} \arcsin \rho_{is} \big)
         C_{sb} + \tfrac{1}{2\pi} \sqrt{C_{ii} C_{ss} - C_{is}^2}\, C_{ib} / C_{ii} \Big)$, by Stein's lemma.
-
-        **Arguments:**
-
-        - `covariance`: the covariance of the fields, shape (fields, fields).
-        - `weights`: the weights $c$ of the fields in $e_0$, shape (fields,).
-        - `width`: the number of students, the first fields.
         """
         rows = covariance[:width]
         root, angle = _root_and_angle(covariance, width)
@@ -78,12 +62,6 @@ class Relu(ActivationIntegrals):
 
         The sum runs over sets of up to four different fields, for each of which all $\mathbb{E}[u_x u_y 1(u > 0)]$ are
         found together (see `truncated_moments`), a batch of sets at a time.
-
-        **Arguments:**
-
-        - `covariance`: the covariance of the fields, shape (fields, fields).
-        - `weights`: the weights $c$ of the fields in $e_0$, shape (fields,).
-        - `width`: the number of students, the first fields.
         """
         variances = jnp.diag(covariance)
         deviations = _safe_sqrt(variances)

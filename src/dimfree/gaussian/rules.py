@@ -9,6 +9,7 @@ import scipy.stats
 from jaxtyping import Float
 
 from ..errors import InvalidInput, positive_integer
+from ..printing import as_call
 
 
 class GaussHermite(eqx.Module):
@@ -60,6 +61,9 @@ class Sobol(eqx.Module):
             raise InvalidInput(f"Sobol(points={points}): the number of points must be a power of two, such as 2**14.")
         self.seed = seed
 
+    def __repr__(self) -> str:
+        return as_call(self, points=self.number, seed=self.seed)
+
     def points(self, dimension: int) -> tuple[Float[np.ndarray, "n dimension"], Float[np.ndarray, " n"]]:
         """Nodes and weights in `dimension` directions."""
         return _sobol(self.number, dimension, self.seed)
@@ -94,6 +98,12 @@ def _hermite(nodes: int, dimension: int):
 def _sobol(points: int, dimension: int, seed: int):
     normal = sobol_normals(points, dimension, np.random.default_rng(seed))
     return np.concatenate([normal, -normal]), np.full(2 * points, 0.5 / points)
+
+
+def check_rule(rule: object) -> None:
+    """An error if this is neither a rule nor left out."""
+    if rule is not None and not isinstance(rule, Rule):
+        raise InvalidInput(f"expectation = {rule!r} was given; pass dimfree.GaussHermite(...) or dimfree.Sobol(...).")
 
 
 def choose_rule(dimension: int, *, smooth: bool) -> Rule:

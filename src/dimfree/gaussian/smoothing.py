@@ -83,11 +83,11 @@ def own_averages(activation: Activation, variance: Float[Array, " p"]) -> OwnAve
     )
 
 
-def exact_degree(activation: Activation) -> int | None:
-    """The degree of a polynomial activation; None for others."""
+def exact_nodes(activation: Activation) -> int | None:
+    """Gauss-Hermite nodes that are exact for products of two outputs and two slopes; None if it is no polynomial."""
     if isinstance(activation.integrals, Square):
-        return 2
-    return activation.integrals.degree if isinstance(activation.integrals, Polynomial) else None
+        return 4
+    return max(2, 2 * activation.integrals.degree) if isinstance(activation.integrals, Polynomial) else None
 
 
 def _erf_square(variance):
@@ -171,12 +171,12 @@ def _smoothed_by_nodes(activation: Activation, mean, variance) -> Smoothed:
 
 
 def _nodes(activation: Activation) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    degree = exact_degree(activation)
-    if degree is None:
+    exact = exact_nodes(activation)
+    if exact is None:
         line = np.linspace(-8.5, 8.5, _SMOOTH_POINTS if activation.smooth else _KINK_POINTS)
         density = np.exp(-0.5 * line**2)
         return jnp.asarray(line), jnp.asarray(density / density.sum())
-    nodes, weights = GaussHermite(max(2, 2 * degree)).points(1)
+    nodes, weights = GaussHermite(exact).points(1)
     return jnp.asarray(nodes[:, 0]), jnp.asarray(weights)
 
 

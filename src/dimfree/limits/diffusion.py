@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..algorithms import OnlineSGD
-from ..errors import InvalidInput, is_concrete
+from ..errors import is_concrete, require
 from ..gaussian.rules import Rule
 from ..problems import Moments, Problem
 from ..state import Coordinates, State
@@ -129,6 +129,10 @@ def linear_noise(
 
 def as_dimension(d: float | Array) -> Float[Array, ""]:
     """The dimension as an array, or an error."""
-    if is_concrete(d) and not float(d) >= 1:
-        raise InvalidInput(f"d = {d} was given; the dimension must be at least 1.")
+    if is_concrete(d):
+        try:
+            is_dimension = float(d) >= 1
+        except (TypeError, ValueError):
+            is_dimension = False
+        require(is_dimension, f"d = {d!r} was given; the dimension must be one number, at least 1.")
     return jnp.asarray(d, float)

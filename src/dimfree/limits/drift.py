@@ -5,8 +5,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..algorithms import OnlineSGD
+from ..algorithms.online import check_online_sgd
 from ..errors import InvalidInput
-from ..gaussian.rules import GaussHermite, Rule, Sobol
+from ..gaussian.rules import Rule, check_rule
 from ..problems import FieldProblem, Moments, Problem
 from ..problems.base import check_problem
 from ..state import Coordinates, State
@@ -117,10 +118,8 @@ def check_mean_limit(limit: object) -> None:
 
 def _mean_limit(problem, algorithm, rule, *, second_order: bool) -> MeanLimit:
     check_problem(problem)
-    if not isinstance(algorithm, OnlineSGD):
-        raise InvalidInput(f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...).")
-    if rule is not None and not isinstance(rule, GaussHermite | Sobol):
-        raise InvalidInput(f"expectation = {rule!r} was given; pass dimfree.GaussHermite(...) or dimfree.Sobol(...).")
+    check_online_sgd(algorithm)
+    check_rule(rule)
     if rule is not None and not isinstance(problem, FieldProblem):
         raise InvalidInput(
             f"{problem!r} has no fields to average over: its limit is a closed form; leave out expectation."

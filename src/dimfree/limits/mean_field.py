@@ -6,13 +6,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..algorithms import OnlineSGD
-from ..errors import InvalidInput, is_concrete
+from ..algorithms.online import check_online_sgd
+from ..errors import InvalidInput, is_concrete, require
 from ..gaussian.half_range import HalfRange
-from ..gaussian.rules import GaussHermite, Rule, Sobol
+from ..gaussian.rules import Rule, Sobol, check_rule
 from ..problems import Moments, MultiIndex, TwoLayer
 from ..problems.base import check_problem
 from ..problems.wide import NeuronMoments, neuron_moments, teacher_rule
 from ..state import State, WideCoordinates, WideState, check_wide_state
+from ..trajectory import check_fits
+from .diffusion import as_dimension
 
 
 class MeanFieldLimit(eqx.Module):
@@ -52,20 +55,10 @@ class MeanFieldLimit(eqx.Module):
                 f"start = {start!r} was given; pass dimfree.State(...), dimfree.WideState(M=..., q_perp=...) or "
                 "dimfree.random_state(..., wide=True)."
             )
-        if start.M.ndim != 2:
-            raise InvalidInput(f"The start has leading axes {start.M.shape[:-2]}; use jax.vmap to go over many starts.")
+        check_fits(self.problem, start)
         wide = WideState.of(start) if isinstance(start, State) else start
-        if (wide.width, wide.teacher_width) != (self.problem.width, self.problem.teacher_width):
-            raise InvalidInput(
-                f"The start has p = {wide.width} students and k = {wide.teacher_width} teachers, the problem "
-                f"p = {self.problem.width} and k = {self.problem.teacher_width}."
-            )
-        readout = self.problem.readout if wide.readout is None else wide.readout
-        if readout.shape != self.problem.readout.shape:
-            raise InvalidInput(
-                f"The start has a readout of shape {readout.shape}, the problem {self.problem.readout.shape}."
-            )
         check_wide_state(wide, sphere=self.algorithm.sphere)
+        readout = self.problem.readout_of(wide)
         return WideState(wide.M, wide.q_perp, wide.P, readout, self.cosine_variance, self.infinite_width)
 
     @eqx.filter_jit
@@ -89,8 +82,7 @@ class MeanFieldLimit(eqx.Module):
             )
             return algorithm.increment(alone, algorithm.limit_moments(moments), alpha)
 
-        readout = self.problem.readout if state.readout is None else state.readout
-        tangent = jax.vmap(of_neuron)(state.norms, state.M, readout, averages)
+        tangent = jax.vmap(of_neuron)(state.norms, state.M, self.problem.readout_of(state), averages)
         per_sample = 1 / algorithm.batch_size
         d_norm, d_M = per_sample * tangent.Q[:, 0, 0], per_sample * tangent.M[:, 0]
         d_readout = None if tangent.readout is None else per_sample * tangent.readout[:, 0]
@@ -161,19 +153,16 @@ def mean_field(
             f"{problem!r} was given; the mean field of a wide network is that of a TwoLayer or MultiIndex problem, "
             "whose output is a sum over neurons and whose loss is the squared error. For others use dimfree.ode."
         )
-    if not isinstance(algorithm, OnlineSGD):
-        raise InvalidInput(f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...).")
-    if expectation is not None and not isinstance(expectation, GaussHermite | Sobol):
-        raise InvalidInput(
-            f"expectation = {expectation!r} was given; pass dimfree.GaussHermite(...) or dimfree.Sobol(...)."
-        )
-    if d is None:
-        cosine_variance = jnp.zeros(())
-    else:
-        if is_concrete(d) and not float(d) > problem.teacher_width:
-            raise InvalidInput(
+    check_online_sgd(algorithm)
+    check_rule(expectation)
+    cosine_variance = jnp.zeros(())
+    if d is not None:
+        left = as_dimension(d) - problem.teacher_width
+        if is_concrete(left):
+            require(
+                left > 0,
                 f"d = {d} was given; it must exceed the {problem.teacher_width} directions of the teacher, outside of "
-                "which the students have angles."
+                "which the students have angles.",
             )
-        cosine_variance = 1 / (jnp.asarray(d, float) - problem.teacher_width)
+        cosine_variance = 1 / left
     return MeanFieldLimit(problem, algorithm, expectation, cosine_variance, bool(infinite_width))

@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from ..errors import InvalidInput, require
 from ..state import State
+from ..trajectory import check_start
 from .diffusion import increment_covariance, value_and_jacobian
 from .drift import MeanLimit, check_mean_limit
 
@@ -149,7 +150,7 @@ def rescaled(limit: MeanLimit, at: State) -> RescaledLimit:
     wrong, and in 5.1 the covariances between overlaps of neurons of different classes are missing.
     """
     check_mean_limit(limit)
-    at = limit.problem.completed(at)
+    at = check_start(limit.problem, at, trained=False)
     drift, jacobian, diffusion = (np.asarray(part) for part in _linearised(limit, at))
     scale = np.abs(jacobian).max() * (1 + np.abs(np.asarray(limit.coordinates.pack(at))).max())
     if not np.abs(drift).max() <= _AT_REST * scale:
@@ -176,8 +177,8 @@ def rescaled_overlaps(limit: MeanLimit, at: State) -> RescaledLimit:
     Ben Arous et al. 2022, Proposition 3.3.
     """
     check_mean_limit(limit)
+    at = check_start(limit.problem, at, trained=False)
     require(np.asarray(at.M) == 0, "The overlaps M are not zero; give a State with M = 0.")
-    at = limit.problem.completed(at)
     drift, jacobian, diffusion = (np.asarray(part) for part in _linearised(limit, at))
     labels = tuple(label for label in limit.coordinates.labels if label.startswith("M"))
     chosen = [limit.coordinates.labels.index(label) for label in labels]

@@ -144,7 +144,7 @@ class Problem(eqx.Module):
             single = jax.vmap(single)
         return single(state)
 
-    def readout_of(self, state: State) -> Float[Array, " n"] | None:
+    def readout_of(self, state: State | WideState) -> Float[Array, " n"] | None:
         """The readout of the State, or the problem's own where the State has none."""
         return self.readout if state.readout is None else state.readout
 

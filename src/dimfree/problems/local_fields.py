@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import neurons
+from ..errors import check_finite, neurons
 from ..gaussian.probing import probe
+from ..printing import as_call
 from .field_problem import FieldProblem
 
 
@@ -40,6 +41,7 @@ class LocalFields(FieldProblem):
         self.width = p = neurons(width, "width")
         self.teacher_width = k = neurons(teacher_width, "teacher_width")
         self.readout = None if readout is None else jnp.atleast_1d(jnp.asarray(readout, float))
+        check_finite(self.readout, "readout")
         self.sample_loss = loss
         size = 0 if self.readout is None else self.readout.shape[0]
         # A readout of ones stands for any: shapes and kinks do not depend on its values, which may be traced here.
@@ -54,6 +56,11 @@ class LocalFields(FieldProblem):
             p + k + 1,
             name="loss",
             arguments=f"student fields ({p},), teacher fields ({k},), a noise number and {readout_words}",
+        )
+
+    def __repr__(self) -> str:
+        return as_call(
+            self, loss=self.sample_loss, width=self.width, teacher_width=self.teacher_width, readout=self.readout
         )
 
     def loss(self, student, teacher, noise, readout, label=None):

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, is_concrete, neurons, require
+from ..errors import InvalidInput, check_finite, is_concrete, neurons, require
 from ..gaussian.activations import Activation, as_activation
 from ..gaussian.probing import probe
 from ..gaussian.relu import Relu
@@ -104,6 +104,7 @@ class Mixture(FieldProblem):
             raise InvalidInput(
                 f"means has shape {means.shape}; give one row of k coordinates for each cluster, (c, k)."
             )
+        check_finite(means, "means")
         number = means.shape[0]
         labels = _as_labels(labels, number, loss)
         self.inputs = Clusters(_as_probabilities(probabilities, number), means, _as_variances(snr, number), labels)
@@ -134,6 +135,7 @@ class Mixture(FieldProblem):
             activation=self.activation,
             loss=names.get(self.output_loss, self.output_loss),
             readout=self.readout,
+            normalisation=self.normalisation,
         )
 
     @property
@@ -226,6 +228,7 @@ class Mixture(FieldProblem):
                 f"readout has shape {array.shape}; {self.width} neurons with {shape[0] if self.outputs else 1} "
                 f"output(s) need {shape}."
             )
+        check_finite(array, "readout")
         return array.reshape(-1)
 
     def _probe(self, loss) -> bool:
@@ -269,6 +272,7 @@ def _as_loss(loss) -> Callable:
 
 def _as_labels(labels, number: int, loss) -> Float[Array, "c *outputs"]:
     labels = jnp.asarray(labels, float)
+    check_finite(labels, "labels")
     if labels.ndim not in (1, 2) or labels.shape[0] != number:
         raise InvalidInput(
             f"labels has shape {labels.shape}; give one label, or one row, for each of {number} clusters."

@@ -130,7 +130,7 @@ class SpikedTensor(Problem):
         direction = weights[0] / jnp.where(length > 0, length * d**0.5, 1.0)
         normals = jnp.mean(draws.normals, axis=0)
         component = direction @ normals
-        normals = normals + (jnp.sqrt(self.order * 1.0) - 1) * component * direction
+        normals = normals + (self.order**0.5 - 1) * component * direction
         gradient = (shrink * weights - signal * teacher_weights) / d**0.5 - jnp.sqrt(noise) * normals
         bounded = is_bounded(length, gradient[0] @ direction)
         return gradient / d**0.5, None, bounded

@@ -1,5 +1,6 @@
 """Two-layer networks learning from a two-layer teacher or from any function of a few directions."""
 
+import abc
 from collections.abc import Callable
 from typing import Literal
 
@@ -9,12 +10,12 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, is_concrete, neurons, nonnegative_number, require
+from ..errors import InvalidInput, check_finite, neurons, nonnegative_number
 from ..gaussian.activations import Activation, as_activation
 from ..gaussian.pairwise import pairwise_outputs
 from ..gaussian.probing import probe
 from ..gaussian.quadratic import Square, quartic_moments
-from ..gaussian.smoothing import exact_degree
+from ..gaussian.smoothing import exact_nodes
 from ..state import State, WideState
 from .base import Moments
 from .field_problem import FieldProblem
@@ -36,8 +37,7 @@ def as_readout(readout: ArrayLike | Array | None, width: int, name: str) -> Floa
     array = jnp.ones(width) if readout is None else jnp.asarray(readout, float)
     if array.shape != (width,):
         raise InvalidInput(f"{name} has shape {array.shape}; a network of width {width} needs {width} numbers.")
-    if is_concrete(array):
-        require(np.isfinite(np.asarray(array)), f"{name} = {readout} was given; it must be finite numbers.")
+    check_finite(array, name)
     return array
 
 
@@ -46,7 +46,77 @@ def _spread_over(readout: Float[Array, " p"], width: int) -> Float[Array, " n"]:
     return readout[np.linspace(0, readout.size - 1, width).round().astype(int)]
 
 
-class TwoLayer(FieldProblem):
+class Network(FieldProblem):
+    r"""A two-layer student with the half squared error, whatever it learns.
+
+    $$ \tfrac12 \Big( \text{scale} \sum_j a_j g(\lambda_j) - \text{target}(\lambda^*)
+       - \sqrt{\text{noise}} \, z \Big)^2 $$
+    """
+
+    width: int = eqx.field(static=True)
+    teacher_width: int = eqx.field(static=True)
+    activation: Activation = eqx.field(static=True)
+    normalisation: Normalisation = eqx.field(static=True)
+    noise: Float[Array, ""]
+    readout: Float[Array, " p"]
+
+    def __init__(
+        self,
+        width: int,
+        teacher_width: int,
+        activation: str | Callable | Activation,
+        noise: float | Array,
+        readout: ArrayLike | Array | None,
+        normalisation: Normalisation,
+    ):
+        self.width = neurons(width, "width")
+        self.teacher_width = neurons(teacher_width, "teacher_width")
+        self.activation = as_activation(activation)
+        scale_of(normalisation, 1)
+        self.normalisation = normalisation
+        nonnegative_number(noise, "noise", meaning=" (it is the variance of the label noise)")
+        self.noise = jnp.asarray(noise, float)
+        self.readout = as_readout(readout, self.width, "readout")
+
+    @abc.abstractmethod
+    def target(self, teacher: Float[Array, " k"]) -> Float[Array, ""]:
+        """The label without its noise."""
+
+    @abc.abstractmethod
+    def resized(self, width: int) -> "Network":
+        """The problem for a student of another width, with readouts from all over the given ones."""
+
+    @property
+    @abc.abstractmethod
+    def exact_nodes(self) -> int | None:
+        """Gauss-Hermite nodes for each teacher field that are exact; None where some average is no polynomial."""
+
+    @property
+    def irreducible_risk(self) -> Float[Array, ""]:
+        return self.noise / 2
+
+    @property
+    def noise_nodes(self) -> int:
+        return 3  # gradients are linear in the noise and enter a covariance four times: degree 4, three nodes are exact
+
+    @property
+    def scale(self) -> float:
+        """The factor in front of the student's sum over neurons."""
+        return scale_of(self.normalisation, self.width)
+
+    def readout_of(self, state: State | WideState) -> Float[Array, " p"]:
+        """That of the State, or the problem's own: a network always has one."""
+        return self.readout if state.readout is None else state.readout
+
+    def loss(self, student, teacher, noise, readout, label=None):
+        output = self.scale * jnp.sum(readout * self.activation.function(student))
+        return 0.5 * (output - self.target(teacher) - jnp.sqrt(self.noise) * noise) ** 2
+
+    def wide_risk(self, state: WideState) -> Float[Array, ""]:
+        return wide_risk(self, state)
+
+
+class TwoLayer(Network):
     r"""A two-layer student learning a two-layer teacher, with the half squared error.
 
     $$ \tfrac12 \Big( \tfrac1p \sum_j a_j g(\lambda_j) - \tfrac1k \sum_r a^*_r g(\lambda^*_r)
@@ -67,12 +137,6 @@ class TwoLayer(FieldProblem):
     Saad & Solla, Phys. Rev. E 52 (1995) 4225; Arnaboldi et al. 2023, eqs. (1)-(4).
     """
 
-    width: int = eqx.field(static=True)
-    teacher_width: int = eqx.field(static=True)
-    activation: Activation = eqx.field(static=True)
-    normalisation: Normalisation = eqx.field(static=True)
-    noise: Float[Array, ""]
-    readout: Float[Array, " p"]
     teacher_readout: Float[Array, " k"]
 
     def __init__(
@@ -85,18 +149,10 @@ class TwoLayer(FieldProblem):
         teacher_readout: ArrayLike | Array | None = None,
         normalisation: Normalisation = "mean",
     ):
-        self.width = neurons(width, "width")
-        self.teacher_width = neurons(teacher_width, "teacher_width")
-        self.activation = as_activation(activation)
-        scale_of(normalisation, 1)
-        self.normalisation = normalisation
-        nonnegative_number(noise, "noise", meaning=" (it is the variance of the label noise)")
-        self.noise = jnp.asarray(noise, float)
-        self.readout = as_readout(readout, self.width, "readout")
+        super().__init__(width, teacher_width, activation, noise, readout, normalisation)
         self.teacher_readout = as_readout(teacher_readout, self.teacher_width, "teacher_readout")
 
     def resized(self, width: int) -> "TwoLayer":
-        """The problem for a student of another width, with readouts from all over the given ones."""
         return TwoLayer(
             width,
             self.teacher_width,
@@ -112,45 +168,22 @@ class TwoLayer(FieldProblem):
         return self.activation.smooth
 
     @property
-    def irreducible_risk(self) -> Float[Array, ""]:
-        return self.noise / 2
-
-    @property
-    def noise_nodes(self) -> int:
-        return 3  # gradients are linear in the noise and enter a covariance four times: degree 4, three nodes are exact
-
-    @property
     def sources(self) -> tuple[str, ...]:
         quadratic = self.activation.name in ("square", "he2")
         return ("saad1995", "arnaboldi2023", "bocchi2026") if quadratic else ("saad1995", "loureiro2023")
 
     @property
-    def scale(self) -> float:
-        """The factor in front of the student's sum over neurons."""
-        return scale_of(self.normalisation, self.width)
-
-    @property
-    def is_polynomial(self) -> bool:
-        """Whether student and target are polynomials of the same known degree."""
-        return exact_degree(self.activation) is not None
+    def exact_nodes(self) -> int | None:
+        return exact_nodes(self.activation)
 
     def target(self, teacher: Float[Array, " k"]) -> Float[Array, ""]:
-        """The label without its noise."""
         outputs = jnp.sum(self.teacher_readout * self.activation.function(teacher))
         return scale_of(self.normalisation, self.teacher_width) * outputs
 
-    def wide_risk(self, state: WideState) -> Float[Array, ""]:
-        return wide_risk(self, state)
-
-    def loss(self, student, teacher, noise, readout, label=None):
-        output = self.scale * jnp.sum(readout * self.activation.function(student))
-        return 0.5 * (output - self.target(teacher) - jnp.sqrt(self.noise) * noise) ** 2
-
     def output_weights(self, state: State) -> Float[Array, " r"]:
         """Weights with which the outputs of students and teachers enter the error."""
-        readout = self.readout if state.readout is None else state.readout
         teacher = scale_of(self.normalisation, self.teacher_width) * self.teacher_readout
-        return jnp.concatenate([self.scale * readout, -teacher])
+        return jnp.concatenate([self.scale * self.readout_of(state), -teacher])
 
     @property
     def knows_moments(self) -> bool:
@@ -217,7 +250,7 @@ class TwoLayer(FieldProblem):
         return (factor[:, None] * factor * matrix)[order][:, order]
 
 
-class MultiIndex(FieldProblem):
+class MultiIndex(Network):
     r"""A two-layer student learning any function of a few directions, with the half squared error.
 
     $$ \tfrac12 \Big( \tfrac1p \sum_j a_j g(\lambda_j) - \text{link}(\lambda^*) - \sqrt{\text{noise}} \, z \Big)^2 $$
@@ -230,14 +263,8 @@ class MultiIndex(FieldProblem):
     - `noise`, `readout`, `normalisation`: as for [`TwoLayer`].
     """
 
-    width: int = eqx.field(static=True)
-    teacher_width: int = eqx.field(static=True)
     link: Callable = eqx.field(static=True)
-    activation: Activation = eqx.field(static=True)
-    normalisation: Normalisation = eqx.field(static=True)
     link_is_smooth: bool = eqx.field(static=True, repr=False)
-    noise: Float[Array, ""]
-    readout: Float[Array, " p"]
 
     def __init__(
         self,
@@ -249,21 +276,13 @@ class MultiIndex(FieldProblem):
         readout: ArrayLike | Array | None = None,
         normalisation: Normalisation = "mean",
     ):
-        self.width = neurons(width, "width")
-        self.teacher_width = neurons(teacher_width, "teacher_width")
+        super().__init__(width, teacher_width, activation, noise, readout, normalisation)
         self.link = link
         self.link_is_smooth = probe(
             link, self.teacher_width, name="link", arguments=f"teacher fields of shape ({self.teacher_width},)"
         )
-        self.activation = as_activation(activation)
-        scale_of(normalisation, 1)
-        self.normalisation = normalisation
-        nonnegative_number(noise, "noise", meaning=" (it is the variance of the label noise)")
-        self.noise = jnp.asarray(noise, float)
-        self.readout = as_readout(readout, self.width, "readout")
 
     def resized(self, width: int) -> "MultiIndex":
-        """The problem for a student of another width, with readouts from all over the given ones."""
         readout = _spread_over(self.readout, width)
         return MultiIndex(
             self.link, width, self.teacher_width, self.activation, self.noise, readout, self.normalisation
@@ -274,34 +293,12 @@ class MultiIndex(FieldProblem):
         return self.activation.smooth and self.link_is_smooth
 
     @property
-    def irreducible_risk(self) -> Float[Array, ""]:
-        return self.noise / 2
-
-    @property
-    def noise_nodes(self) -> int:
-        return 3
-
-    @property
     def sources(self) -> tuple[str, ...]:
         return ("saad1995", "benarous2022")
 
     @property
-    def scale(self) -> float:
-        """The factor in front of the student's sum over neurons."""
-        return scale_of(self.normalisation, self.width)
-
-    @property
-    def is_polynomial(self) -> bool:
-        """Whether student and target are polynomials of the same known degree: a link is not known to be one."""
-        return False
+    def exact_nodes(self) -> None:
+        return None  # a link is not known to be a polynomial
 
     def target(self, teacher: Float[Array, " k"]) -> Float[Array, ""]:
-        """The label without its noise."""
         return self.link(teacher)
-
-    def wide_risk(self, state: WideState) -> Float[Array, ""]:
-        return wide_risk(self, state)
-
-    def loss(self, student, teacher, noise, readout, label=None):
-        output = self.scale * jnp.sum(readout * self.activation.function(student))
-        return 0.5 * (output - self.target(teacher) - jnp.sqrt(self.noise) * noise) ** 2

@@ -10,13 +10,11 @@ from jaxtyping import Array, Float
 from ..gaussian.blocks import sum_over_blocks
 from ..gaussian.half_range import HalfRange
 from ..gaussian.rules import GaussHermite, Rule, Sobol
-from ..gaussian.smoothing import exact_degree, own_averages, smoothed
+from ..gaussian.smoothing import own_averages, smoothed
 from ..state import WideState
 
 if TYPE_CHECKING:
-    from .two_layer import MultiIndex, TwoLayer
-
-    Network = MultiIndex | TwoLayer
+    from .two_layer import Network
 
 _SMOOTH_NODES = {1: 64, 2: 32, 3: 16}  # Gauss-Hermite nodes for each teacher field
 _KINK_NODES = {1: 32, 2: 16, 3: 8}  # on each half-line, where the target has a kink
@@ -54,9 +52,9 @@ def teacher_rule(problem: "Network", rule: Rule | None = None) -> Rule | HalfRan
     """The quadrature over the teacher's fields: the one given, or the library's choice."""
     if rule is not None:
         return rule
-    k, degree = problem.teacher_width, exact_degree(problem.activation)
-    if problem.is_polynomial and degree is not None and (2 * degree) ** k <= _POINTS:
-        return GaussHermite(max(2, 2 * degree))
+    k, exact = problem.teacher_width, problem.exact_nodes
+    if exact is not None and exact**k <= _POINTS:
+        return GaussHermite(exact)
     nodes = _SMOOTH_NODES if problem.smooth else _KINK_NODES
     if k not in nodes:
         return Sobol(_SOBOL)
@@ -88,20 +86,19 @@ def neuron_moments(
     )
 
 
-def wide_risk(problem: "Network", state: WideState, rule: Rule | None = None) -> Float[Array, ""]:
+def wide_risk(problem: "Network", state: WideState) -> Float[Array, ""]:
     r"""The mean loss, $\tfrac12 \big( \mathbb{E}_z[F^2] + \sum_i c_i^2 \mathbb{E} \text{Var}(g_i | z) + \text{noise}
     \big)$, at a cost proportional to the width; the sum over neurons is that of the diagonal.
     """
     _, own = _output_weights(problem, state)
     alone = own_averages(problem.activation, state.norms)
-    pairs = _sums(problem, state, rule, companion=False).error_square
+    pairs = _sums(problem, state, None, companion=False).error_square
     return 0.5 * (pairs + jnp.sum(own**2 * alone.output_square) + problem.noise)
 
 
 def _output_weights(problem: "Network", state: WideState) -> tuple[Float[Array, " p"], Float[Array, " p"]]:
     """The weight of each neuron in the output, and that with which it meets itself: none in a density."""
-    readout = problem.readout if state.readout is None else state.readout
-    weights = problem.scale * readout
+    weights = problem.scale * problem.readout_of(state)
     return weights, jnp.zeros_like(weights) if state.density else weights
 
 

@@ -132,9 +132,8 @@ def _matrices(alphabet: Alphabet, coefficients: tuple[Any, ...], limit: str) -> 
     if limit == "sde":
         if coefficients != (0, 0, 1):
             raise InvalidInput(
-                f"limit = 'sde' was given with widths as symbols, but the activation is "
-                f"{alphabet.problem.activation.name!r}; "  # pyright: ignore
-                "that form is the one of 'square'. Take sizes = 'given'."
+                "limit = 'sde' was given with widths as symbols, but the activation is "
+                f"{alphabet.network.activation.name!r}; that form is the one of 'square'. Take sizes = 'given'."
             )
         result = in_matrices(alphabet, model, limit)
         lines, source = result._lines, result._source

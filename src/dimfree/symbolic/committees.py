@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import sympy
-
 from .notation import Alphabet
 
 
@@ -19,15 +17,9 @@ class Committee:
     def __init__(self, alphabet: Alphabet, scales: tuple[Any, Any] | None = None):
         self.alphabet = alphabet
         self.p, self.k = alphabet.problem.width, alphabet.problem.teacher_width
-        self.scale, teacher_scale = self.scales if scales is None else scales
+        self.scale, teacher_scale = alphabet.scales if scales is None else scales
         self.weights = [self.scale * alphabet.readout(i) for i in range(self.p)]
         self.weights += [-teacher_scale * alphabet.teacher_readout(r) for r in range(self.k)]
-
-    @property
-    def scales(self) -> tuple[Any, Any]:
-        """The factors in front of the sums over students and over teachers."""
-        power = {"mean": 1, "sqrt": sympy.Rational(1, 2), "sum": 0}[self.alphabet.problem.normalisation]  # pyright: ignore
-        return sympy.Integer(self.p) ** -power, sympy.Integer(self.k) ** -power
 
     def overlap(self, s: int, t: int) -> Any:
         """The covariance of two fields."""

@@ -152,7 +152,7 @@ class ErfNetwork(Committee):
             "mean": (r"\tfrac{a}{p}", r"-\tfrac{a^*}{k}"),
             "sqrt": (r"\tfrac{a}{\sqrt p}", r"-\tfrac{a^*}{\sqrt k}"),
         }
-        own, teacher = mean.get(alphabet.problem.normalisation, ("a", "-a^*"))  # pyright: ignore
+        own, teacher = mean.get(alphabet.network.normalisation, ("a", "-a^*"))
         Q, M, P = (alphabet.name(field) for field in ("Q", "M", "P"))
         return (
             rf"C = \begin{{pmatrix}} {Q} & {M} \\ {M}^\top & {P} \end{{pmatrix}}",

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from .. import extras
 from ..algorithms import OnlineSGD
+from ..algorithms.online import check_online_sgd
 from ..errors import InvalidInput
 from ..gaussian.erf import Erf
 from ..gaussian.polynomial import Polynomial
@@ -56,8 +57,7 @@ def equations(
         24*\gamma*m**3 - 24*\gamma*m - 4*m**3 + 4*m
     """
     check_problem(problem)
-    if not isinstance(algorithm, OnlineSGD):
-        raise InvalidInput(f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...).")
+    check_online_sgd(algorithm)
     if limit not in LIMITS:
         raise InvalidInput(f"limit = {limit!r} was given; choose one of {', '.join(LIMITS)}.")
     if sizes not in (None, "symbolic", "given"):

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.special
 import sympy
 
+from ..gaussian.hermite import cells_rule
 from .committees import Committee
 from .moments import SymbolicMoments
 from .notation import Alphabet
@@ -44,13 +45,9 @@ class HermiteNetwork(Committee):
 
     @functools.cached_property
     def _samples(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Nodes, weights, g and its slope there; panels meet at zero, where activations have their kinks."""
-        nodes, weights = np.polynomial.legendre.leggauss(24)
-        edges = np.linspace(-12.0, 12.0, 49)
-        middle, half = (edges[1:] + edges[:-1]) / 2, (edges[1:] - edges[:-1]) / 2
-        x = (middle[:, None] + half[:, None] * nodes).ravel()
-        weight = (half[:, None] * weights).ravel() * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
-        function = self.alphabet.problem.activation.function  # pyright: ignore
+        """Nodes, weights, g and its slope there."""
+        x, weight = cells_rule(cells=48, nodes=24, reach=12.0)
+        function = self.alphabet.network.activation.function
         value, slope = jax.vmap(jax.value_and_grad(lambda z: jnp.asarray(function(z), float)))(jnp.asarray(x))
         return x, weight, np.asarray(value), np.asarray(slope)
 

@@ -44,7 +44,7 @@ def in_indices(
 
     - `moments`: the means.
     - `covariance`: of the increment of one sample, times d.
-    - `extra`: further fields of the result, such as fixed points.
+    - `extra`: further fields of the result, in place of those made here.
     """
     per_clock, batch = alphabet.alpha_per_clock, alphabet.batch_size
     flow, corrector = first_order(alphabet, moments), second_order(alphabet, moments)
@@ -122,8 +122,7 @@ def described(alphabet: Alphabet) -> str:
 
 
 def _source(alphabet: Alphabet, drift: Mapping[str, Any], risk: Any, covariance: Any) -> str:
-    p, k = alphabet.problem.width, alphabet.problem.teacher_width
-    names = {symbol: code for symbol, code in alphabet.code.items() if code}
+    p, k, names = alphabet.problem.width, alphabet.problem.teacher_width, alphabet.code
     shapes = {"Q": (p, p), "M": (p, k), "readout": (p,)}
     fields = ["Q", "M", *(["readout"] if alphabet.trained else [])]
     results = {field: f"d_{alphabet.code_name(field)}" for field in fields}

@@ -51,11 +51,7 @@ class QuadraticNetwork:
         self.A = one if alphabet.unit_readout else letter("A")
         teacher = one if alphabet.unit_teacher_readout else letter("A*")
         P = one if alphabet.orthonormal_teachers else letter("P")
-        scales = {"mean": (1 / p, 1 / k), "sqrt": (1 / sympy.sqrt(p), 1 / sympy.sqrt(k)), "sum": (1, 1)}
-        self.scale, teacher_scale = (
-            sympy.sympify(scale)
-            for scale in scales[alphabet.problem.normalisation]  # pyright: ignore
-        )
+        self.scale, teacher_scale = alphabet.scales
         self.Omega: Blocks = [[letter("Q"), letter("M")], [letter("Mt"), P]]
         self.S = [curvature * self.scale * self.A, -curvature * teacher_scale * teacher]
         # The constant of the error.
@@ -75,8 +71,7 @@ class QuadraticNetwork:
 
     def _trace(self, blocks: Blocks) -> Words:
         """The trace of S times a matrix in blocks; on the sphere the trace of Q is p."""
-        total = sum((self.constrained((self.S[i] * blocks[i][i]).trace(self.sizes[i])) for i in range(2)), Words())
-        return total
+        return sum((self.constrained((self.S[i] * blocks[i][i]).trace(self.sizes[i])) for i in range(2)), Words())
 
     def constrained(self, words: Words) -> Words:
         """With what the sphere says of traces put in: tr Q = p, tr AQ = tr A."""

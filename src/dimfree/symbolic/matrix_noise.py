@@ -61,7 +61,7 @@ def covariance_source(alphabet: Alphabet) -> str:
     """The text of a function for the covariance gained per unit of the clock, for every width."""
     code = alphabet.code_name
     p, k = alphabet.code[alphabet.p], alphabet.code[alphabet.k]
-    power = {"mean": "1 / {}", "sqrt": "{} ** -0.5", "sum": "1.0"}[alphabet.problem.normalisation]  # pyright: ignore
+    power = {"mean": "1 / {}", "sqrt": "{} ** -0.5", "sum": "1.0"}[alphabet.network.normalisation]
 
     def number(value, name: str) -> str:
         return name if value.free_symbols else repr(float(value))
@@ -99,9 +99,7 @@ def covariance_lines(alphabet: Alphabet) -> Lines:
     latex, notation = sympy.latex, alphabet.notation
     Q, M = alphabet.name("Q"), alphabet.name("M")
     P = "I" if alphabet.orthonormal_teachers else alphabet.name("P")
-    power = {"mean": sympy.Integer(1), "sqrt": sympy.Rational(1, 2), "sum": sympy.Integer(0)}
-    exponent = power[alphabet.problem.normalisation]  # pyright: ignore
-    own, others = alphabet.p**-exponent, alphabet.k**-exponent
+    own, others = alphabet.scales
     unit = alphabet.unit_readout
     A, teacher = "I" if unit else "A", "I" if alphabet.unit_teacher_readout else "A^*"
     rate, noise = alphabet.learning_rate, alphabet.noise

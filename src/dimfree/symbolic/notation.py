@@ -122,7 +122,10 @@ class Alphabet:
         self.code: dict[Any, str] = {}  # how a symbol is called in generated code
 
         rate = algorithm.learning_rate
-        self.rate = self._parameter("learning_rate", None if isinstance(rate, Schedule) else rate, scaled=True)
+        # A symbol also where it is zero: all equations are in powers of it, and clocks are divided by it.
+        self.rate = self._parameter(
+            "learning_rate", None if isinstance(rate, Schedule) else rate, as_is=(), scaled=True
+        )
         factor = self.notation.learning_rate_factor
         self.learning_rate = factor * self.rate
         self.readout_rate: Any = sympy.Integer(0)
@@ -135,7 +138,7 @@ class Alphabet:
                 self.readout_rate = factor * self._parameter("readout_rate", own, scaled=True)
         self.noise = self._parameter("noise", problem.noise) if isinstance(problem, TwoLayer) else sympy.Integer(0)
         self.ridge = self._parameter("ridge", algorithm.ridge)
-        self.batch_size = self._parameter("batch_size", algorithm.batch_size, one=True)
+        self.batch_size = self._parameter("batch_size", algorithm.batch_size, as_is=(1,))
         self.snr: Any = self._parameter("snr", problem.snr) if isinstance(problem, SpikedTensor) else None
         self.d = self._named("d")
         if symbolic_sizes:
@@ -154,6 +157,18 @@ class Alphabet:
         if isinstance(problem, TwoLayer):
             self.unit_teacher_readout = bool(np.all(np.asarray(problem.teacher_readout) == 1))
 
+    @property
+    def scales(self) -> tuple[Any, Any]:
+        """The factors in front of the sums over students and over teachers."""
+        power = {"mean": 1, "sqrt": sympy.Rational(1, 2), "sum": 0}[self.network.normalisation]
+        return self.p**-power, self.k**-power
+
+    @property
+    def network(self) -> TwoLayer:
+        """The problem, where it is a network: all but tensors are."""
+        assert isinstance(self.problem, TwoLayer)
+        return self.problem
+
     def result(self, limit: str, **parts: Any) -> SymbolicLimit:
         """The limit in these symbols: `parts` are the equations, and what writes them."""
         return SymbolicLimit(
@@ -166,11 +181,11 @@ class Alphabet:
             **parts,
         )
 
-    def _parameter(self, field: str, value: Any, *, one: bool = False, scaled: bool = False) -> Any:
-        """A symbol with its value, or the number itself where it is zero (or, if so asked, one)."""
+    def _parameter(self, field: str, value: Any, *, as_is: tuple[int, ...] = (0,), scaled: bool = False) -> Any:
+        """A symbol with its value, where it has one; the number itself if it is to be written `as_is`."""
         number = None if value is None else float(value)
-        if number == 0 or (one and number == 1):
-            return sympy.Integer(int(number or 0))
+        if number is not None and number in as_is:
+            return sympy.Integer(int(number))
         symbol = self._named(field)
         if number is not None:
             self.values[symbol] = number / (self.notation.learning_rate_factor if scaled else 1)
@@ -225,7 +240,7 @@ class Alphabet:
         if self.unit_teacher_readout:
             return sympy.Integer(1)
         symbol = self._entry("teacher_readout", (r,), (self.problem.teacher_width,))
-        self.values[symbol] = float(np.asarray(self.problem.teacher_readout)[r])  # pyright: ignore
+        self.values[symbol] = float(np.asarray(self.network.teacher_readout)[r])
         return symbol
 
     def name(self, field: str) -> str:

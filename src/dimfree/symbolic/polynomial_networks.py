@@ -24,10 +24,10 @@ class PolynomialNetwork(Committee):
     def __init__(self, alphabet: Alphabet, coefficients: Sequence[Any]):
         # p^-1/2 is not rational: a symbol that gets its value at the end.
         self._roots = {}
-        if alphabet.problem.normalisation == "sqrt":  # pyright: ignore
+        if alphabet.network.normalisation == "sqrt":
             roots = sympy.symbols("scale_p scale_k", cls=sympy.Dummy)
             super().__init__(alphabet, roots)
-            self._roots = dict(zip(roots, self.scales, strict=True))
+            self._roots = dict(zip(roots, alphabet.scales, strict=True))
         else:
             super().__init__(alphabet)
         p, k = self.p, self.k

@@ -116,7 +116,7 @@ class SymbolicLimit:
             "corrector": plain(self.corrector),
             "risk": str(self.risk),
             "covariance": None
-            if self.covariance is None or not hasattr(self.covariance, "tolist")
+            if self.covariance is None
             else [[str(entry) for entry in row] for row in self.covariance.tolist()],
             "rates": plain(self.rates),
             "plateau": plain(self.plateau),

@@ -91,7 +91,7 @@ def in_statistics(alphabet: Alphabet, model: Tensor, limit: str) -> SymbolicLimi
             for a, b in ((0, 0), (0, 1), (1, 1))
         ]
     lines.append((alphabet.name("risk"), latex_sum(risk, alphabet.rate)))
-    names = {**{symbol: code for symbol, code in alphabet.code.items() if code}, u1: "m", u2: "r2"}
+    names = {**alphabet.code, u1: "m", u2: "r2"}
 
     def source() -> str:
         numbers = ", ".join(f"{alphabet.code[symbol]}={value!r}" for symbol, value in alphabet.values.items())

@@ -18,7 +18,6 @@ class WordWriter:
 
     - `matrices`: a sympy matrix for each letter.
     - `latex`, `code`: how each is called in LaTeX and in Python.
-    - `sizes`: p and k, which `inside` and `outside` powers are taken of.
     - `rate`: the learning rate, by whose powers terms are ordered.
     - `names`: how symbols are called in Python.
     """
