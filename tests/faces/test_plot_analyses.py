@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import xarray
 from matplotlib import pyplot as plt
 
 import dimfree
@@ -44,3 +45,21 @@ def test_spectra_have_an_eigenvalue_for_each_dot_and_colours_by_sign():
     assert first.get_sizes()[1] > first.get_sizes()[0]
     with pytest.raises(dimfree.InvalidInput, match="no critical points"):
         dimfree.plot.spectra([])
+
+
+def test_refined_cells_are_drawn_over_their_axes_whatever_these_are_called():
+    rates, thresholds = np.random.default_rng(0).uniform(size=(2, 12))
+    cells = {"closed_form.dressed": ("cell", rates), "status": ("cell", np.ones(12, np.uint8))}
+    axes_of_study = {"algorithm.learning_rate": ("cell", rates), "threshold": ("cell", thresholds)}
+    axes = dimfree.plot.phase_diagram(xarray.Dataset(cells, coords=axes_of_study))
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("learning rate", "threshold")
+    np.testing.assert_allclose(np.asarray(axes.collections[-1].get_offsets()), np.stack([rates, thresholds], axis=1))
+
+
+def test_all_lines_are_drawn_over_a_phase_diagram_also_where_colours_repeat():
+    coordinates = {"problem.noise": [0.0, 1.0, 2.0], "d": [100, 200]}
+    cells = {"risk": (tuple(coordinates), np.ones((3, 2))), "status": (tuple(coordinates), np.ones((3, 2), np.uint8))}
+    lines = {f"bound {number}": ([0.0, 2.0], [100 + 10 * number, 150]) for number in range(6)}
+    axes = dimfree.plot.phase_diagram(xarray.Dataset(cells, coords=coordinates), lines=lines)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == list(lines)
+    assert len(axes.lines) == 6

@@ -306,6 +306,7 @@ def test_refined_cells_crowd_at_the_boundary_and_resuming_repeats_nothing(tmp_pa
     monkeypatch.syspath_prepend(os.path.dirname(__file__))
     report = study.run(tmp_path / "store", cluster="inline", allow_code=True, progress=False)
     data = dimfree.open_study(tmp_path / "store")
+    assert list(data.coords) == list(study.axes)
     cells = data.sizes["cell"]
     assert cells < 512  # it was resolved before it was given up
     rates, noise = data["algorithm.learning_rate"].values, data["problem.noise"].values

@@ -1,12 +1,13 @@
 """What a publication states, against what the library finds."""
 
 import dataclasses
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 Verdict = Literal["agrees", "misprint", "differs"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

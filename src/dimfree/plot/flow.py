@@ -1,5 +1,6 @@
 """The flow of an ODE in a plane of overlaps, with the points where it rests."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -63,7 +64,7 @@ def flow(
         axes.set_xlabel(seen.plane[0])
         handles = [
             Line2D([], [], color=colour, linewidth=1.9, label=name)
-            for name, colour in zip(names, _TRAJECTORIES, strict=False)
+            for name, colour in zip(names, itertools.cycle(_TRAJECTORIES), strict=False)
             if len(seen.plane) > 1
         ]
         for stable, words in ((True, "at rest, stable"), (False, "at rest, unstable")):
@@ -102,7 +103,7 @@ def _draw_plane(axes: Axes, seen: Portrait, trajectories: Sequence[Trajectory]) 
     room = [0.06 * (high - low) for low, high in edge]
     axes.add_collection(LineCollection(list(paths), colors=_LINE, linewidths=0.9, zorder=1), autolim=False)
     _arrows(axes, paths)
-    for trajectory, colour in zip(trajectories, _TRAJECTORIES, strict=False):
+    for trajectory, colour in zip(trajectories, itertools.cycle(_TRAJECTORIES), strict=False):
         x, y = (_entry(trajectory, name) for name in seen.plane)
         many = trajectory.runs is not None
         axes.plot(

@@ -1,5 +1,6 @@
 """A quantity of a study over one or two of its axes, with its uncertainty."""
 
+import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,7 @@ def phase_diagram(
     quantity = _checked(data, quantity)
     values = data[quantity]
     scattered = values.dims == ("cell",)
-    names = [name for name in _study_axes(data) if name in data] if scattered else [str(name) for name in values.dims]
+    names = [str(name) for name in (data.coords if scattered else values.dims)]
     error = data.get(f"{quantity}_error")
     with in_style():
         if axes is None:
@@ -59,7 +60,8 @@ def phase_diagram(
         else:
             _map(axes, data, names, quantity, error, level)
         handles = []
-        for (name, (x, y)), colour, line in zip((lines or {}).items(), _LINE_COLOURS, _LINES, strict=False):
+        looks = itertools.cycle(zip(_LINE_COLOURS, _LINES, strict=True))
+        for (name, (x, y)), (colour, line) in zip((lines or {}).items(), looks, strict=False):
             x, y = np.asarray(x, float), np.asarray(y, float)
             axes.plot(x, y, color=colour, linestyle=line, linewidth=2.2, zorder=5, scalex=False, scaley=False)
             handles.append(Line2D([], [], color=colour, linestyle=line, linewidth=2.2, label=name))
@@ -96,11 +98,6 @@ def _checked(data: Any, quantity: str | None) -> str:
     if not dims:
         raise InvalidInput("There is one cell only; nothing to draw.")
     return quantity
-
-
-def _study_axes(data: Any) -> list[str]:
-    known = {"status", "runs"}
-    return [str(name) for name in data.data_vars if "." in str(name) or (name in ("d", "alpha") and name not in known)]
 
 
 def _curve(axes: Axes, data: Any, name: str, quantity: str, error: Any, level: float | None) -> None:

@@ -163,21 +163,20 @@ def _run_all(job: _Job, states: State, keys, devices: list, lanes: int, cost: st
     under_way = _begin(job, states, keys, devices, lanes)
     if not is_concrete((job, states, keys)):
         return _segment(job, states, keys, under_way, jnp.asarray(np.iinfo(np.int64).max), devices)[1]
-    progress = Progress(cost, keys.shape[0])
     blocks = 8
-    while True:
-        began = time.perf_counter()
-        under_way = _segment(job, states, keys, under_way, jnp.asarray(blocks), devices)
-        done = int(np.sum(np.asarray(under_way[0].run) >= keys.shape[0] // len(devices)))
-        progress.show(_ended(under_way[0], keys.shape[0], len(devices), done))
-        if done == lanes * len(devices):
-            progress.end()
-            return under_way[1]
-        blocks = max(8, int(blocks * min(8.0, PATIENCE / (time.perf_counter() - began))))
+    with Progress(cost, keys.shape[0]) as progress:
+        while True:
+            began = time.perf_counter()
+            under_way = _segment(job, states, keys, under_way, jnp.asarray(blocks), devices)
+            idle = int(np.sum(np.asarray(under_way[0].run) >= keys.shape[0] // len(devices)))
+            progress.show(_ended(under_way[0], keys.shape[0], len(devices), idle))
+            if idle == lanes * len(devices):
+                return under_way[1]
+            blocks = max(8, int(blocks * min(8.0, PATIENCE / (time.perf_counter() - began))))
 
 
 def _ended(lanes: Lanes, runs: int, devices: int, idle: int) -> int:
-    """How many of the runs have ended."""
+    """How many of the runs have ended: those that were taken, but for the lanes that are not idle."""
     taken = np.minimum(np.asarray(lanes.waiting), runs // devices).sum()
     return int(taken) - (lanes.run.shape[0] - idle)
 
