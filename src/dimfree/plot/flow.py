@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
+from ..algorithms.schedules import Schedule
 from ..analysis.portrait import Portrait, portrait
 from ..errors import InvalidInput
 from ..limits import MeanLimit
@@ -47,10 +48,10 @@ def flow(
     """
     if isinstance(limit, Portrait):
         seen = limit
+    elif isinstance(limit, MeanLimit):
+        seen = portrait(limit, plane, alpha=_horizon(limit) if alpha is None else alpha, at=at)
     else:
-        if alpha is None:
-            alpha = 5 / max(float(np.asarray(getattr(limit.algorithm, "learning_rate", 1.0))), 1e-6)
-        seen = portrait(limit, plane, alpha=alpha, at=at)
+        raise InvalidInput(f"plot.flow was given {limit!r:.80}; pass a limit, such as dimfree.ode(problem, sgd).")
     names = [f"trajectory {number + 1}" for number in range(len(trajectories))] if labels is None else list(labels)
     if len(names) != len(trajectories):
         raise InvalidInput(f"{len(names)} labels were given for {len(trajectories)} trajectories; give one for each.")
@@ -73,6 +74,13 @@ def flow(
         if handles:
             axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, borderaxespad=0.2)
     return axes
+
+
+def _horizon(limit: MeanLimit) -> float:
+    rate = limit.algorithm.learning_rate
+    if isinstance(rate, Schedule):
+        raise InvalidInput("The learning rate changes with time; say with alpha how far the lines go.")
+    return 5 / max(float(rate), 1e-6)
 
 
 def _marker(stable: bool) -> dict:

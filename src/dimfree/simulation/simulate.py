@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from ..algorithms import OnlineSGD
 from ..errors import InvalidInput, check_key, is_concrete, positive_integer
 from ..problems import Problem
+from ..problems.base import check_problem
 from ..state import State, check_state
 from ..trajectory import Outcome, Trajectory, check_starts, provenance, save_alphas
 from . import exact, vectors
@@ -56,6 +57,12 @@ def simulate(
     - `memory`: bytes that the runs under way may use; the others wait.
     - `progress`: whether to say what it will cost and show how far it is.
     """
+    check_problem(problem)
+    if not isinstance(algorithm, OnlineSGD):
+        raise InvalidInput(
+            f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...). Algorithms that reuse "
+            "their data are simulated by dimfree.simulate_reused."
+        )
     d = positive_integer(d, "d")
     runs = positive_integer(runs, "runs")
     states = check_starts(problem, start, runs, trained=algorithm.readout_rate is not None)
