@@ -1,7 +1,7 @@
 """What a publication states, against what the library finds."""
 
 import dataclasses
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -83,3 +83,8 @@ class Claim:
             "correction": self.correction,
             "remark": self.remark,
         }
+
+
+def flat(*parts: Any) -> np.ndarray:
+    """Several arrays as one vector, to be compared as one claim."""
+    return np.concatenate([np.ravel(np.asarray(part, float)) for part in parts])

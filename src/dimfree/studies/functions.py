@@ -94,7 +94,7 @@ def many_cells(description: Description, values: dict[str, Any], keys: Any) -> d
 
 def _analysis(name: str, problem: Any, algorithm: Any, settings: dict[str, Any], key: Any) -> Any:
     if name == "plateau":
-        return plateau(limits.ode(problem, algorithm))
+        return plateau(limits.ode(problem, algorithm), **settings)  # there are none, which it says
     function = checking.check if name == "check" else getattr(analysis, name)
     if "key" in inspect.signature(function).parameters:
         settings = settings | {"key": key}
