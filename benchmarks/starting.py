@@ -1,7 +1,5 @@
 """What it takes to begin: imports, compilation, memory."""
 
-import functools
-
 import numpy as np
 
 from .timing import Row, Times, compared, in_process
@@ -39,19 +37,19 @@ def first_calls() -> Row:
     return compared(in_processes(codes, "seconds", 2), "with solve", "imports")
 
 
-def of_memory(codes: dict[str, str]) -> Row:
-    """Peak memory of processes: megabytes take the place of seconds."""
+def of_memory(codes: dict[str, str], goal: float | None = None) -> Row:
+    """Peak memory of two processes: megabytes take the place of seconds."""
     times = in_processes(codes, "MB", 1)
-    row = compared(times, *list(codes)[:2])
+    row = compared(times, *codes)
     more = {f"{name} [MB]": float(each[0]) for name, each in times.items()}
-    return Row(row.ratio, row.low, row.high, row.least, 1.5 if row.goal is None else row.goal, more=more)
+    return Row(row.ratio, row.low, row.high, row.least, goal, more=more)
 
 
 def memory_of_exact_simulation() -> Row:
     """Peak memory of exact simulation of 256 runs at d = 10^9, over that at d = 10^3."""
     run = "dimfree.simulate(problem, sgd, start, {d}, 1000 / {d}, runs=256, key=jax.random.key(0)).state.Q"
-    code = functools.partial((FIRST + run).format)
-    return of_memory({"d = 10^9": code(d=10**9), "d = 10^3": code(d=10**3)})
+    code = FIRST + run
+    return of_memory({"d = 10^9": code.format(d=10**9), "d = 10^3": code.format(d=10**3)}, goal=1.5)
 
 
 def memory_of_reused_data() -> Row:
@@ -61,8 +59,7 @@ def memory_of_reused_data() -> Row:
         "dimfree.State(Q=[[1.0]], M=[[0.2]]), 4000, [0.0, 0.01], runs=1, key=jax.random.key(0), "
         "store_data={store}).state.Q"
     )
-    row = of_memory({"stored": code.format(store=True), "made again": code.format(store=False)})
-    return Row(row.ratio, row.low, row.high, row.least, None, more=row.more)
+    return of_memory({"stored": code.format(store=True), "made again": code.format(store=False)})
 
 
 ALL = [importing, first_calls, memory_of_exact_simulation, memory_of_reused_data]

@@ -124,6 +124,16 @@ BAD = {
         ),
         "GaussHermite.*Sobol",
     ),
+    "check at one dimension": (
+        lambda: dimfree.check(PROBLEM, SGD, dimensions=(100, 100)),
+        r"dimensions = \(100, 100\) was given; a rate needs two",
+    ),
+    "check up to a negative end": (lambda: dimfree.check(PROBLEM, SGD, alpha=-1.0), "alpha = -1.0 was given; it must"),
+    "norm that is no number": (lambda: dimfree.random_state(PROBLEM, 10, key=KEY, norm=np.nan), "norm = nan was given"),
+    "flow of a schedule up to nowhere": (
+        lambda: dimfree.plot.flow(dimfree.ode(PROBLEM, dimfree.OnlineSGD(lambda alpha: 0.1 / (1 + alpha)))),
+        "say with alpha how far",
+    ),
     "Sobol points not a power of two": (lambda: dimfree.Sobol(1000), "power of two"),
     "diffusion without a key": (lambda: dimfree.solve(dimfree.sde(PROBLEM, SGD, 100), START, 1.0), "runs=64, key="),
     "covariance that was not asked for": (
@@ -154,6 +164,11 @@ WRONG_TYPES = {
     "dimfree.OnlineSGD(0.1, batch_size=0.5)": "batch_size = 0.5 was given",
     "dimfree.simulate(problem, sgd, start, 10, 1.0, runs=1, key=key, method='euler')": "method = 'euler'",
     "dimfree.simulate(problem, sgd, 0.3, 10, 1.0, runs=1, key=key)": "start = 0.3 was given",
+    "dimfree.simulate(sgd, problem, start, 10, 1.0, runs=1, key=key)": "pass a problem",
+    "dimfree.simulate(problem, dimfree.GradientDescent(0.1, 2.0), start, 10, 1.0, runs=1, key=key)": "simulate_reused",
+    "dimfree.random_state(sgd, 10, key=key)": "pass a problem",
+    "dimfree.plot.flow(problem)": "pass a limit",
+    "dimfree.plot.distances(problem)": "what dimfree.check(...) gives",
     "dimfree.TwoLayer(2, normalisation='max')": "choose one of mean, sqrt, sum",
     "dimfree.TwoLayer(2, activation=3.0)": "3.0",
     "dimfree.solve(problem, start, 1.0)": "dimfree.ode(problem, algorithm)",

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import importlib
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import rich.progress
 import scipy.stats
 
 import dimfree
@@ -332,6 +334,26 @@ def test_divergence_is_an_outcome_and_the_others_complete():
     assert np.isfinite(np.asarray(runs.training_loss)).all()
     np.testing.assert_allclose(runs.state.M[0, -1], 1.0, atol=1e-12)
     assert "1 diverged, time 0" in repr(runs)
+
+
+def test_the_bar_of_a_simulation_that_is_interrupted_is_taken_away(monkeypatch):
+    steps = importlib.import_module("dimfree.simulation.simulate")
+    stopped, stop = [], rich.progress.Progress.stop
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    def stopping(bar):
+        stopped.append(bar)
+        stop(bar)
+
+    monkeypatch.setattr(steps, "_begin", lambda *arguments: None)
+    monkeypatch.setattr(steps, "_segment", interrupted)
+    monkeypatch.setattr(rich.progress.Progress, "stop", stopping)
+    problem, sgd = dimfree.PhaseRetrieval(), dimfree.OnlineSGD(0.1)
+    with pytest.raises(KeyboardInterrupt):
+        dimfree.simulate(problem, sgd, START, 50, 1.0, runs=2, key=KEY, progress=True)
+    assert stopped
 
 
 def test_results_are_over_time():

@@ -21,10 +21,15 @@ otherwise. `tools/claims_page.py` writes this page; `dimfree reproduce PAPER` pr
 """
 
 
-def cell(text: str) -> str:
-    """Text for a table: one line, bars escaped, and stars outside of formulas, which would be emphasis."""
-    parts = " ".join(text.split()).replace("|", "\\|").split("$")
+def plain(text: str) -> str:
+    """Text on one line, in which no star means emphasis; formulas are left alone."""
+    parts = " ".join(text.split()).split("$")
     return "$".join(part if number % 2 else part.replace("*", "\\*") for number, part in enumerate(parts))
+
+
+def cell(text: str) -> str:
+    """Plain text for a table, where a bar would end the cell."""
+    return plain(text).replace("|", "\\|")
 
 
 def number(value) -> str:

@@ -16,6 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 import matplotlib
+from claims_page import plain
 from PIL import Image
 
 from dimfree.citations import reference
@@ -67,12 +68,6 @@ def draw(paper: str, figure: str) -> dict:
         for claim in made.claims
     ]
     return {"seconds": round(seconds, 1), "claims": claims}
-
-
-def plain(text: str) -> str:
-    """Text on one line, in which no star means emphasis; formulas are left alone."""
-    parts = " ".join(text.split()).split("$")
-    return "$".join(part if number % 2 else part.replace("*", "\\*") for number, part in enumerate(parts))
 
 
 def counted(claims: list[dict]) -> str:

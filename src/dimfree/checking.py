@@ -111,16 +111,23 @@ def check(
     - `limit`: the limit to check; `ode(problem, algorithm)` if left out.
     - `start`: a State; a generic one with overlaps of order one if left out.
     - `alpha`: how far; about one learning time if left out.
-    - `dimensions`: the values of d.
+    - `dimensions`: the values of d, at least two.
     - `runs`: simulations for each d, at least 16: their spread says what a difference means.
     """
     runs = positive_integer(runs, "runs", minimum=_FEWEST_RUNS)
+    dimensions = tuple(positive_integer(d, "dimensions") for d in dimensions)
+    if len(set(dimensions)) < 2:
+        raise InvalidInput(
+            f"dimensions = {dimensions} was given; a rate needs two or more different ones, such as (100, 400, 1600)."
+        )
     limit = ode(problem, algorithm) if limit is None else limit
     if start is None:
         start = _generic_start(problem)
     if alpha is None:
         rate = algorithm.learning_rate
         alpha = 2.0 if isinstance(rate, Schedule) else float(np.clip(0.5 / np.asarray(rate), 0.5, 5.0))
+    if not (np.isfinite(alpha) and alpha > 0):
+        raise InvalidInput(f"alpha = {alpha} was given; it must be positive (samples per dimension).")
     times = np.linspace(0.0, alpha, _TIMES)
     theory = solve(limit, start, times)
     if int(theory.outcome) == Outcome.DIVERGED:
@@ -153,7 +160,7 @@ def check(
         agrees=False,
         slope=slope,
         slopes=slopes,
-        dimensions=tuple(dimensions),
+        dimensions=dimensions,
         distances=tuple(distances["all"]),
         diverged=tuple(diverged),
         drift=_compare_drift(limit, start, runs),

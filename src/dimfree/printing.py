@@ -1,4 +1,4 @@
-"""How problems and algorithms print: as the call that makes them."""
+"""How problems and algorithms print, as the call that makes them, and how durations do."""
 
 import dataclasses
 from typing import Any
@@ -15,18 +15,23 @@ def as_call(module: Any, **fields: Any) -> str:
     return f"{type(module).__name__}({', '.join(f'{name}={_short(value)}' for name, value in shown.items())})"
 
 
+def duration(seconds: float) -> str:
+    """A time in words, in the unit that is read best."""
+    if seconds < 90:
+        return f"{seconds:.3g} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+
+
 def _short(value: Any) -> str:
     if isinstance(value, jax.Array):
         if not is_concrete(value):
             return "traced"
         array = np.asarray(value)
-        return (
-            f"{float(array):g}"
-            if array.ndim == 0
-            else str(array.tolist())
-            if array.size <= 8
-            else f"array{array.shape}"
-        )
+        if array.ndim == 0:
+            return f"{float(array):g}"
+        return str(array.tolist()) if array.size <= 8 else f"array{array.shape}"
     if isinstance(getattr(value, "name", None), str):
         return repr(value.name)
     if callable(value) and hasattr(value, "__name__"):

@@ -1,5 +1,6 @@
 """The plane of overlaps, against fixed points that are known; and how exit times are drawn."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -79,6 +80,11 @@ def test_a_plane_is_drawn_with_its_lines_and_points():
     tips = np.asarray(axes.collections[1].get_offsets())
     np.testing.assert_allclose(tips[1], [-0.6, 0.6])  # the first time after a third of the way
     assert (axes.get_xlabel(), axes.get_ylabel()) == seen.plane
+    state = dimfree.State(Q=np.stack([np.eye(2)] * 2), M=np.zeros((2, 2, 1)))
+    path = dimfree.Trajectory(jnp.arange(2.0), state, jnp.asarray(0), jnp.asarray(np.nan), PROBLEM)
+    axes = dimfree.plot.flow(seen, trajectories=[path] * 5, axes=dimfree.plot.panels()[0])
+    assert len(axes.lines) == 2 * 5 + 2  # each with its start, also where colours repeat
+    assert [text.get_text() for text in axes.get_legend().get_texts()][4] == "trajectory 5"
     with pytest.raises(dimfree.InvalidInput, match="1 labels were given for 0 trajectories"):
         dimfree.plot.flow(seen, labels=["ODE"], axes=axes)
 

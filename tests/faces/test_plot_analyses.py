@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import xarray
 from matplotlib import pyplot as plt
 
 import dimfree
@@ -44,3 +45,42 @@ def test_spectra_have_an_eigenvalue_for_each_dot_and_colours_by_sign():
     assert first.get_sizes()[1] > first.get_sizes()[0]
     with pytest.raises(dimfree.InvalidInput, match="no critical points"):
         dimfree.plot.spectra([])
+
+
+def test_refined_cells_are_drawn_over_their_axes_whatever_these_are_called():
+    rates, thresholds = np.random.default_rng(0).uniform(size=(2, 12))
+    cells = {"closed_form.dressed": ("cell", rates), "status": ("cell", np.ones(12, np.uint8))}
+    axes_of_study = {"algorithm.learning_rate": ("cell", rates), "threshold": ("cell", thresholds)}
+    axes = dimfree.plot.phase_diagram(xarray.Dataset(cells, coords=axes_of_study))
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("learning rate", "threshold")
+    np.testing.assert_allclose(np.asarray(axes.collections[-1].get_offsets()), np.stack([rates, thresholds], axis=1))
+
+
+def test_all_lines_are_drawn_over_a_phase_diagram_also_where_colours_repeat():
+    coordinates = {"problem.noise": [0.0, 1.0, 2.0], "d": [100, 200]}
+    cells = {"risk": (tuple(coordinates), np.ones((3, 2))), "status": (tuple(coordinates), np.ones((3, 2), np.uint8))}
+    lines = {f"bound {number}": ([0.0, 2.0], [100 + 10 * number, 150]) for number in range(6)}
+    axes = dimfree.plot.phase_diagram(xarray.Dataset(cells, coords=coordinates), lines=lines)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == list(lines)
+    assert len(axes.lines) == 6
+
+
+def study_of(rates, activations) -> xarray.Dataset:
+    """A study whose risk is the learning rate, ten times as large for each further activation."""
+    risk = np.asarray(rates)[:, None] * 10.0 ** np.arange(len(activations))
+    axes = ("algorithm.learning_rate", "problem.activation")
+    cells = {"risk": (axes, risk), "status": (axes, np.ones(risk.shape, np.uint8))}
+    return xarray.Dataset(cells, coords=dict(zip(axes, (rates, activations), strict=True)))
+
+
+def test_cells_of_a_phase_diagram_are_where_their_values_are_in_whatever_order_these_are_given():
+    axes = dimfree.plot.phase_diagram(study_of([0.3, 0.1, 0.2], ["erf", "relu"]), level=0.25)
+    np.testing.assert_allclose(np.asarray(axes.collections[0].get_array()), [[0.1, 0.2, 0.3], [1, 2, 3]])
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["erf", "relu"]
+
+
+def test_an_axis_with_one_value_is_none():
+    axes = dimfree.plot.phase_diagram(study_of([0.3, 0.1], ["erf"]), level=0.2)
+    np.testing.assert_allclose(axes.lines[0].get_xydata(), [[0.1, 0.1], [0.3, 0.3]])
+    with pytest.raises(dimfree.InvalidInput, match="one cell only"):
+        dimfree.plot.phase_diagram(study_of([0.3], ["erf"]))

@@ -144,9 +144,7 @@ def test_exits_of_curves():
     "name", [pytest.param(f"fig{number}", marks=pytest.mark.slow if number < 6 else ()) for number in range(1, 7)]
 )
 def test_a_quick_figure_is_finite_and_drawn(name, tmp_path):
-    figure = PAPER.figure(name)
-    assert figure is not None
-    made = figure.make("quick")
+    made = PAPER.figure(name).make("quick")
     for variable in made.data.data_vars.values():
         assert np.all(np.isfinite(variable.values)), variable.name
     assert made.claims

@@ -89,9 +89,7 @@ def test_every_equation_that_is_listed_occurs():
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in FIGURES])
 def test_every_figure_is_drawn_with_its_verdicts(name):
-    figure = PAPER.figure(name)
-    assert figure is not None
-    made = figure.make("quick")
+    made = PAPER.figure(name).make("quick")
     assert {claim.where: claim.verdict for claim in made.claims} == FIGURES[name]
     panels = made.picture.axes
     assert len(panels) == PANELS[name]

@@ -17,7 +17,7 @@ import dimfree
 from dimfree import InvalidInput
 from dimfree.cli import statement
 from dimfree.reading import read
-from dimfree.studies.description import Description, checked
+from dimfree.studies.description import checked
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 STUDY = (ROOT / "docs/data/phase_retrieval_study.yaml").read_bytes()
@@ -102,7 +102,7 @@ def _fields(place, value):
         inner = inner[name]
     inner[place[-1]] = value
     with contextlib.suppress(InvalidInput):
-        checked(fields, Description)
+        checked(fields)
 
 
 FUZZED = {
@@ -195,13 +195,13 @@ def test_a_file_is_unicode_whatever_the_locale(path):
 @pytest.mark.parametrize("home", [{"name": "analysis", "of": "plateau"}, {"name": "function", "function": "os:getcwd"}])
 def test_a_quantity_cannot_be_called_what_is_no_name(home, name):
     with pytest.raises(InvalidInput, match="quantities"):
-        checked({**FIELDS, "compute": {**home, "quantities": [name]}}, Description)
+        checked({**FIELDS, "compute": {**home, "quantities": [name]}})
 
 
 @pytest.mark.parametrize("name", ["problem.../x", "problem.a/b", "../x", "problem.__x y", "os.system", "problem.name"])
 def test_an_axis_cannot_be_called_what_is_no_argument(name):
     with pytest.raises(InvalidInput, match="axis"):
-        checked({**FIELDS, "axes": {name: [1.0, 2.0]}}, Description)
+        checked({**FIELDS, "axes": {name: [1.0, 2.0]}})
 
 
 @pytest.mark.parametrize("name", ["os.system", "problems.os", "__class__", "TwoLayer.__init__", "../x", "Mixture.mro"])

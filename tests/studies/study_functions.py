@@ -30,6 +30,12 @@ def step(problem, algorithm, *, key):
     return {"phase": jnp.where(algorithm.learning_rate < 2 / (12 + problem.noise), 1.0, 0.0)}
 
 
+def scattered(problem, algorithm, *, key):
+    """A number that scatters by one, and one that scatters by a thousandth; JAX sorts the second to the front."""
+    number = jax.random.normal(key)
+    return {"wide": number, "narrow": number / 1_000}
+
+
 def slow_step(problem, algorithm, *, key, pause):
     """The same, after a pause."""
     time.sleep(pause)

@@ -1,6 +1,7 @@
 """What a study computes in a cell is what the library computes for that problem alone."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import dimfree
-from dimfree.studies.cells import Layout
+from dimfree.studies.cells import Layout, cells_in_full_task
 from dimfree.studies.computations import cell_keys, compute
 from dimfree.studies.description import Description, checked
 from dimfree.studies.quantities import averages, fraction
@@ -25,7 +26,7 @@ def study(**fields) -> Description:
         "compute": {"name": "exit_time", "d": 40, "alpha": 12.0, "threshold": 0.2},
         "runs": 6,
     }
-    return checked(base | fields, Description)
+    return checked(base | fields)
 
 
 def test_exit_times_of_all_cells_are_those_of_simulate_one_by_one():
@@ -98,6 +99,33 @@ def test_further_runs_are_made_until_the_error_is_small_and_only_where_it_is_not
     first, _ = compute(study(axes=axes), cells, size=4)
     same = found["runs"] == 6
     np.testing.assert_array_equal(found["left"][same], first["left"][same])
+
+
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_the_target_is_for_the_error_of_the_first_quantity_of_a_function(monkeypatch, vectorised):
+    monkeypatch.syspath_prepend(os.path.dirname(__file__))
+    compute_ = {"name": "function", "function": "study_functions:scattered", "quantities": ["wide", "narrow"]}
+    axes = {"algorithm.learning_rate": [0.1, 0.2]}
+    settings = {"runs": 10, "target_error": 0.2, "most_runs": 500, "axes": axes, "cells_per_task": 2}
+    description = study(compute=compute_ | {"vectorised": vectorised}, **settings)
+    found, errors = compute(description, Layout(description).task(0), size=2)
+    assert not errors
+    assert (found["wide_error"] <= 0.2).all()
+    assert (found["runs"] >= 20).all()  # ten runs have an error of about 0.3
+    assert (found["runs"] <= 60).all()
+
+
+def test_a_quantity_that_a_vectorised_function_does_not_return_is_an_error(monkeypatch):
+    monkeypatch.syspath_prepend(os.path.dirname(__file__))
+    function = {"name": "function", "function": "study_functions:step", "quantities": ["phase", "fase"]}
+    description = study(compute=function | {"vectorised": True}, runs=1)
+    with pytest.raises(dimfree.InvalidInput, match="fase is not in what the function returns: phase"):
+        compute(description, Layout(description).task(0), size=4)
+
+
+def test_a_small_grid_is_not_filled_up_to_the_largest_task():
+    axes = {"algorithm.learning_rate": [0.05, 0.1, 0.15], "problem.width": [1, 2]}
+    assert cells_in_full_task(study(axes=axes, runs=1)) == 3  # widths are compiled apart
 
 
 def test_a_cell_does_not_depend_on_the_cells_beside_it():
@@ -176,9 +204,9 @@ os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count={devices}"
 import jax
 from dimfree.studies.cells import Layout
 from dimfree.studies.computations import compute
-from dimfree.studies.description import Description, checked
+from dimfree.studies.description import checked
 assert len(jax.devices()) == {devices}
-description = checked(json.loads({text!r}), Description)
+description = checked(json.loads({text!r}))
 found, _ = compute(description, Layout(description).task(0), size=4)
 print(json.dumps({{name: values.tolist() for name, values in found.items()}}))
 """

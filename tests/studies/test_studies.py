@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import dimfree
 from dimfree.cli import app
 from dimfree.studies.cells import Layout
-from dimfree.studies.description import Description, checked
+from dimfree.studies.description import checked
 from dimfree.studies.files import Files
 from dimfree.studies.lock import Lock
 from dimfree.studies.plan import Plan
@@ -66,6 +66,7 @@ def changed(study: dict, **fields) -> dict:
         ({"problem": {"width": 1}}, "give the name of it"),
         ({"runs": 0}, "runs"),
         ({"target_error": 0.1}, "most_runs"),
+        ({"target_error": 0.1, "most_runs": 10}, "one run of a cell has no error"),
         ({"speed": 3}, "speed: there is no such key; a study has problem, algorithm"),
         ({"axes": {"problem.noise": {"from": 0, "to": 1, "points": 10**9}}}, "points"),
         ({"axes": {"problem.noise": GRID, "alpha": GRID}}, "cells"),
@@ -137,7 +138,7 @@ def test_a_cell_that_cannot_be_is_refused_before_anything_runs(tmp_path, fields,
 
 def test_tasks_cover_the_grid_once_and_cells_that_cannot_be_compiled_together_are_apart():
     axes = SOLVE["axes"] | {"problem.width": [1, 2, 4]}
-    layout = Layout(checked(SOLVE | {"axes": axes, "cells_per_task": 6}, Description))
+    layout = Layout(checked(SOLVE | {"axes": axes, "cells_per_task": 6}))
     assert layout.tile == (2, 3, 1)
     seen = np.concatenate([layout.task(number).index for number in range(layout.number_of_tasks)])
     assert sorted(seen) == list(range(4 * 5 * 3))
@@ -181,7 +182,7 @@ def test_a_study_is_computed_once_and_what_is_missing_again(tmp_path):
 
 
 def test_a_partial_store_can_be_read_and_drawn(tmp_path):
-    store, description = Store(tmp_path / "store"), checked(SOLVE, Description)
+    store, description = Store(tmp_path / "store"), checked(SOLVE)
     store.create(description)
     empty = dimfree.open_study(tmp_path / "store")
     assert (empty.status == 0).all()
@@ -227,7 +228,7 @@ def test_a_store_at_a_url(tmp_path):
 # One driver.
 
 
-def test_one_driver_at_a_time_and_the_lock_of_a_dead_one_is_taken_over(tmp_path):
+def test_one_driver_at_a_time_and_the_lock_of_a_dead_one_is_taken_over(tmp_path, monkeypatch):
     files = Files(tmp_path)
     with Lock(files), pytest.raises(dimfree.InvalidInput, match=f"process {os.getpid()}"), Lock(files):
         pass
@@ -244,6 +245,11 @@ def test_one_driver_at_a_time_and_the_lock_of_a_dead_one_is_taken_over(tmp_path)
         assert not list(tmp_path.iterdir())
     files.write("lock.json", silent | {"alive": time.time()})
     with pytest.raises(dimfree.InvalidInput, match="elsewhere"), Lock(files):
+        pass
+    # Another driver took over, and was done with it, between two looks of this one.
+    files.write("lock.json", dead)
+    monkeypatch.setattr(files, "create", lambda name, data: False)
+    with pytest.raises(dimfree.InvalidInput, match="taking over"), Lock(files):
         pass
 
 
@@ -300,6 +306,7 @@ def test_refined_cells_crowd_at_the_boundary_and_resuming_repeats_nothing(tmp_pa
     monkeypatch.syspath_prepend(os.path.dirname(__file__))
     report = study.run(tmp_path / "store", cluster="inline", allow_code=True, progress=False)
     data = dimfree.open_study(tmp_path / "store")
+    assert list(data.coords) == list(study.axes)
     cells = data.sizes["cell"]
     assert cells < 512  # it was resolved before it was given up
     rates, noise = data["algorithm.learning_rate"].values, data["problem.noise"].values

@@ -35,6 +35,7 @@ _LIMITS = {"ode": "ODE", "gradient-flow": "Gradient flow", "sde": "Mean of the S
 
 Dimension = Annotated[int, typer.Option("--dimension", "-d", help="Input dimension d.")]
 Alpha = Annotated[float, typer.Option(help="How far: samples per dimension.")]
+LimitName = Literal["ode", "gradient-flow", "sde", "linear-noise"]
 Overlap = Annotated[
     float | None,
     typer.Option(help="Start from students with this overlap, each with its teacher [default: random students]."),
@@ -45,7 +46,7 @@ Overlap = Annotated[
 def solve(
     problem: "Problem",
     sgd: "OnlineSGD",
-    limit: Annotated[Literal["ode", "gradient-flow", "sde", "linear-noise"], typer.Option(help="Which limit.")] = "ode",
+    limit: Annotated[LimitName, typer.Option(help="Which limit.")] = "ode",
     alpha: Alpha = 20.0,
     dimension: Dimension = 3_000,
     overlap: Overlap = None,
@@ -75,15 +76,9 @@ def solve(
     simulate = positive_integer(simulate, "--simulate", minimum=0)
     start_key, path_key, run_key = jax.random.split(random_key(seed), 3)
     start = _start(problem, dimension, overlap, start_key)
+    of_paths: dict[str, Any] = {"runs": paths, "key": path_key} if limit == "sde" else {}
     with working("Solving ..."):
-        if limit == "ode":
-            theory = dimfree.solve(dimfree.ode(problem, sgd), start, alpha)
-        elif limit == "gradient-flow":
-            theory = dimfree.solve(dimfree.gradient_flow(problem, sgd), start, alpha)
-        elif limit == "sde":
-            theory = dimfree.solve(dimfree.sde(problem, sgd, d=dimension), start, alpha, runs=paths, key=path_key)
-        else:
-            theory = dimfree.solve(dimfree.linear_noise(problem, sgd, d=dimension), start, alpha)
+        theory = dimfree.solve(make_limit(limit, problem, sgd, dimension), start, alpha, **of_paths)
     simulated = None
     if simulate:
         simulated = dimfree.simulate(
@@ -237,6 +232,15 @@ def check(
     else:
         typer.echo(f"{problem!r}\n{sgd!r}\n{result}")
     raise typer.Exit(0 if result.agrees else 1)
+
+
+def make_limit(name: LimitName, problem: "Problem", sgd: "OnlineSGD", d: int) -> Any:
+    """The limit of that name; d is for those that depend on it."""
+    if name == "ode":
+        return dimfree.ode(problem, sgd)
+    if name == "gradient-flow":
+        return dimfree.gradient_flow(problem, sgd)
+    return dimfree.sde(problem, sgd, d=d) if name == "sde" else dimfree.linear_noise(problem, sgd, d=d)
 
 
 def _start(problem: "Problem", dimension: int, overlap: float | None, key: Any) -> "State":

@@ -1,12 +1,13 @@
 """The installation: what is here, and what to cite of it."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import dimfree
 
 from .. import examination
+from .dynamics import LimitName, make_limit
 from .output import AsJson, plainly, print_json
 from .statement import states
 
@@ -35,9 +36,7 @@ def doctor(as_json: AsJson = False) -> None:
 def cite(
     problem: "Problem",
     sgd: "OnlineSGD",
-    limit: Annotated[
-        Literal["ode", "gradient-flow", "sde", "linear-noise"], typer.Option(help="The limit that you used.")
-    ] = "ode",
+    limit: Annotated[LimitName, typer.Option(help="The limit that you used.")] = "ode",
     as_json: AsJson = False,
 ) -> None:
     """BibTeX of dimfree, and of what a problem rests on.
@@ -46,13 +45,7 @@ def cite(
 
     Example: dimfree cite --problem spiked-tensor --order 3 --snr 2 >> references.bib
     """
-    makes = {
-        "ode": dimfree.ode,
-        "gradient-flow": dimfree.gradient_flow,
-        "sde": lambda *parts: dimfree.sde(*parts, d=2),
-        "linear-noise": lambda *parts: dimfree.linear_noise(*parts, d=2),
-    }
-    entries = dimfree.cite(problem, sgd, makes[limit](problem, sgd))
+    entries = dimfree.cite(problem, sgd, make_limit(limit, problem, sgd, d=2))  # sources do not depend on d
     if as_json:
         print_json("cite", problem=repr(problem), limit=limit, bibtex=entries)
         return

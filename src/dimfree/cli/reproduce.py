@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ..papers import Claim
     from ..papers.report import Part
 
-_VERDICTS = ("agrees", "misprint", "differs")
-
 
 def reproduce(
     paper: Annotated[str | None, typer.Argument(help="Which publication, such as arnaboldi2023.")] = None,
@@ -69,9 +67,8 @@ def reproduce(
                 f"Name a publication: {', '.join(papers.PAPERS)}. --list shows their figures; --all --report out/ "
                 "makes a page of all of them."
             )
-        if paper is not None and figure is not None and papers.find(paper).figure(figure) is None:
-            known = ", ".join(each.name for each in papers.find(paper).figures)
-            raise invalid(f"{paper} has no {figure!r} here; it has {known}.")
+        if paper is not None and figure is not None:
+            papers.find(paper).figure(figure)  # says when there is none
         if report is not None:
             _report(report, names, figure, size, as_json)
         elif figure is None:
@@ -88,9 +85,9 @@ def _draw(paper: str, figure: str, size: Literal["quick", "full"], output: Path,
 
     if not output.is_dir():
         raise invalid(f"--output {output} was given, but there is no such directory.")
-    published = papers.find(paper).figure(figure)
-    if size == "full" and published is not None:
-        typer.echo(f"{paper} {figure} at full size. {inspect.getdoc(published.make) or ''}\n", err=True)
+    if size == "full":
+        words = inspect.getdoc(papers.find(paper).figure(figure).make) or ""
+        typer.echo(f"{paper} {figure} at full size. {words}\n", err=True)
     made = papers.reproduce(paper, figure, size)
     picture, data = (output / f"{paper}_{figure}.{ending}" for ending in ("png", "nc"))
     made.picture.savefig(picture, dpi=160)
@@ -138,6 +135,8 @@ def _report(
 
 def _print_result(claims: "tuple[Claim, ...]", as_json: bool, **fields: object) -> None:
     """A line for each claim; of arrays, the entry where print and library are farthest apart."""
+    from ..papers.claims import VERDICTS
+
     if as_json:
         print_json("reproduce", **fields, claims=[claim.to_dict() for claim in claims])
         return
@@ -151,5 +150,5 @@ def _print_result(claims: "tuple[Claim, ...]", as_json: bool, **fields: object) 
         for note in notes[claim.verdict]:
             if note:
                 typer.echo(textwrap.fill(note, wide - 2, initial_indent="    ", subsequent_indent="    "))
-    counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in _VERDICTS}
+    counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in VERDICTS}
     typer.echo(", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number))

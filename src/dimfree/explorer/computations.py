@@ -78,7 +78,6 @@ def curves(settings: Settings, runs: int = RUNS) -> Curves:
         risk = _plateau_risk(limit)
         level = float(exit_level(problem, risk, THRESHOLD))
     except InvalidInput as objection:
-        # The library's advice for programs is of no use here.
         note = str(objection)
     predicted, measured = np.inf, np.full(runs, np.inf)
     if level is not None:
@@ -142,9 +141,13 @@ def exits(settings: Settings) -> ExitTime:
     """
     settings, known = settings.checked(), _exits_key(settings)
     if known not in _exits:
-        methods = ("closed_form", "ode", "dressed", "simulated") if settings.even else ("ode", "simulated")
-        _exits[known] = _exit_time(settings, EXIT_RUNS, methods)
+        _exits[known] = _exit_time(settings, EXIT_RUNS, exit_methods(settings))
     return _kept(_exits, known)
+
+
+def exit_methods(settings: Settings) -> tuple[str, ...]:
+    """The descriptions of exit times that are shown: the formula and the noise of the plateau for squares only."""
+    return ("closed_form", "ode", "dressed", "simulated") if settings.even else ("ode", "simulated")
 
 
 def knows_exits(settings: Settings) -> bool:

@@ -72,7 +72,7 @@ def page(problem: str, axes: dict[str, list], *, say: Callable[[str], Any]) -> s
         "version": importlib.metadata.version("dimfree"),
         "axes": axes,
         "start": nearest,
-        "teachers": PROBLEMS[problem].make(1, 0.0).teacher_width,
+        "teachers": choice.make(1, 0.0).teacher_width,
         "cells": cells,
     }
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 import importlib.metadata
 
-from .computations import EXIT_RUNS, REGIME_TIME
+from .computations import EXIT_RUNS, REGIME_TIME, exit_methods
 from .settings import RUNS, THRESHOLD, Settings
 
 
@@ -69,13 +69,12 @@ print(f"risk at the end: theory {{float(theory.risk[-1]):.6g}}, simulated {{floa
 
 def exits_script(settings: Settings) -> str:
     """How long SGD stays on the plateau."""
-    quadratic = settings.network.activation.name == "square"
-    methods = '("closed_form", "ode", "dressed", "simulated")' if quadratic else '("ode", "simulated")'
+    methods = ", ".join(f'"{name}"' for name in exit_methods(settings))
     return (
         _head(f"{settings.choice.title}: how long SGD stays on the plateau.")
         + _statement(settings)
         + f"""
-methods = {methods}
+methods = ({methods})
 times = dimfree.exit_time(
     problem, sgd, d, {THRESHOLD}, runs={EXIT_RUNS}, key=jax.random.key({settings.seed}), methods=methods
 )
@@ -88,15 +87,14 @@ dimfree.plot.exit_times(times).figure.savefig("exit_times.png")
 def flow_script(settings: Settings) -> str:
     """The plane of overlaps."""
     line = settings.sphere and settings.width == settings.network.teacher_width == 1
-    extra = "" if line else ', trajectories=[theory, runs], labels=["ODE", "SGD"]'
-    extra = f"alpha=alpha, at=start{extra}"
+    drawn_over_it = "" if line else ', trajectories=[theory, runs], labels=["ODE", "SGD"]'
     return (
         _head(f"{settings.choice.title}: the plane of overlaps.", "import numpy as np")
         + _statement(settings)
         + _TRAJECTORIES.format(seed=settings.seed)
         + f"""
 limit = dimfree.ode(problem, sgd)
-axes = dimfree.plot.flow(limit, {extra})
+axes = dimfree.plot.flow(limit, alpha=alpha, at=start{drawn_over_it})
 axes.figure.savefig("flow.png")
 """
     )

@@ -33,11 +33,7 @@ def reproduce(paper: str, figure: str, size: Size = "quick") -> Reproduction:
         >>> dimfree.reproduce("bocchi2026", "fig6").claims[0].verdict
         'agrees'
     """
-    found = find(paper)
-    published = found.figure(figure)
-    if published is None:
-        names = ", ".join(each.name for each in found.figures)
-        raise InvalidInput(f"{paper} has no {figure!r} here; it has {names}.")
+    published = find(paper).figure(figure)
     if size not in ("quick", "full"):
         raise InvalidInput(f"size = {size!r} was given; choose 'quick' or 'full'.")
     return published.make(size)

@@ -1,12 +1,13 @@
 """What a publication states, against what the library finds."""
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 Verdict = Literal["agrees", "misprint", "differs"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -82,3 +83,8 @@ class Claim:
             "correction": self.correction,
             "remark": self.remark,
         }
+
+
+def flat(*parts: Any) -> np.ndarray:
+    """Several arrays as one vector, to be compared as one claim."""
+    return np.concatenate([np.ravel(np.asarray(part, float)) for part in parts])

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..errors import InvalidInput
 from .claims import Claim
 
 if TYPE_CHECKING:
@@ -51,9 +52,12 @@ class Paper:
     figures: tuple[PublishedFigure, ...]
     statements: Callable[[], tuple[Claim, ...]]
 
-    def figure(self, name: str) -> PublishedFigure | None:
-        """The figure of that name, or None."""
-        return next((figure for figure in self.figures if figure.name == name), None)
+    def figure(self, name: str) -> PublishedFigure:
+        """The figure of that name."""
+        known = {figure.name: figure for figure in self.figures}
+        if name not in known:
+            raise InvalidInput(f"{self.name} has no {name!r} here; it has {', '.join(known)}.")
+        return known[name]
 
     def listing(self) -> list[dict[str, Any]]:
         """One entry for each figure."""

@@ -13,12 +13,12 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jax
 
 from . import PAPERS, find
-from .claims import Claim
+from .claims import VERDICTS, Claim
 from .paper import Size
 from .report_page import page
 
@@ -135,7 +135,6 @@ def _make(home: Path, part: Part, size: Size) -> dict[str, Any]:
             claims = paper.statements()
         else:
             published = paper.figure(part.name)
-            assert published is not None
             record["text"] = inspect.getdoc(published.make) or ""
             made = published.make(size)
             claims = made.claims
@@ -189,8 +188,7 @@ def _write_page(home: Path, wanted: Sequence[Part], size: Size) -> dict[str, int
     titles = {name: find(name).title for name in PAPERS}
     _write(home / "index.html", page(shown, titles, size))
     verdicts = [claim["verdict"] for _, record in shown if record is not None for claim in record["claims"]]
-    known: tuple[Literal["agrees", "misprint", "differs"], ...] = ("agrees", "misprint", "differs")
-    return {verdict: verdicts.count(verdict) for verdict in known}
+    return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
 
 
 def _write(path: Path, text: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..citations import reference
+from ..printing import duration
 
 if TYPE_CHECKING:
     from .report import Part
@@ -77,7 +78,7 @@ def page(parts: "Sequence[tuple[Part, dict[str, Any] | None]]", titles: Mapping[
         *([f"{len(records) - len(done)} failed"] if len(done) < len(records) else []),
         *(_badge(verdict, f"{number} {verdict}") for verdict, number in _counts(records).items()),
         f"size: {_text(size)}",
-        f"{_duration(seconds)} of computing",
+        f"{duration(seconds)} of computing",
     ]
     papers = list(dict.fromkeys(part.paper for part, _ in parts))
     sections = [
@@ -116,7 +117,7 @@ def _part(part: "Part", record: dict[str, Any] | None) -> str:
     if record is None:
         words = '<p class="soft">Still to come.</p>'
         return f'<article class="part missing" id="{_text(part.stem)}"><header>{head}</header>{words}</article>'
-    took = f'<span class="soft">{_duration(record["seconds"])}, {_text(record["finished"][:10])}</span>'
+    took = f'<span class="soft">{duration(record["seconds"])}, {_text(record["finished"][:10])}</span>'
     body = []
     if record["error"] is not None:
         last = record["error"].strip().splitlines()[-1]
@@ -178,7 +179,7 @@ def _contents(
         links = " ".join(f'<a href="#{_text(part.stem)}">{_text(part.name)}</a>' for part, _ in own)
         made = [record for _, record in own if record is not None]
         counts = " ".join(_badge(verdict, str(n)) for verdict, n in _counts(made).items() if n)
-        seconds = _duration(sum(record["seconds"] for record in made)) if made else ""
+        seconds = duration(sum(record["seconds"] for record in made)) if made else ""
         rows.append(
             f'<tr><td><a href="#{_text(paper)}">{_text(titles[paper])}</a><br><span class="soft">{links}</span></td>'
             f'<td>{counts}</td><td class="number">{seconds}</td></tr>'
@@ -210,12 +211,6 @@ def _versions(records: Sequence[dict[str, Any]]) -> str:
 def _badge(verdict: str, words: str | None = None) -> str:
     title = _text(_VERDICTS.get(verdict, verdict))
     return f'<span class="verdict {_text(verdict)}" title="{title}">{_text(words or verdict)}</span>'
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _text(text: str) -> str:

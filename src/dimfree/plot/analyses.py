@@ -7,15 +7,15 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
+from ..checking import CheckResult
 from ..errors import InvalidInput
 from .look import in_style
 
 if TYPE_CHECKING:
     from ..analysis import HessianSpectrum
-    from ..checking import CheckResult
 
 
-def distances(result: "CheckResult", *, axes: Axes | None = None) -> Axes:
+def distances(result: CheckResult, *, axes: Axes | None = None) -> Axes:
     """The distance of simulated SGD from its ODE for each d, beside the rate at which it must fall.
 
     **Arguments:**
@@ -23,6 +23,8 @@ def distances(result: "CheckResult", *, axes: Axes | None = None) -> Axes:
     - `result`: from [`check`].
     - `axes`: matplotlib axes to draw on; a new figure if left out.
     """
+    if not isinstance(result, CheckResult):
+        raise InvalidInput(f"plot.distances was given {result!r:.80}; pass what dimfree.check(...) gives.")
     d, values = np.asarray(result.dimensions, float), np.asarray(result.distances)
     with in_style():
         axes = plt.subplots()[1] if axes is None else axes

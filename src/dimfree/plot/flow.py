@@ -1,5 +1,6 @@
 """The flow of an ODE in a plane of overlaps, with the points where it rests."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
+from ..algorithms.schedules import Schedule
 from ..analysis.portrait import Portrait, portrait
 from ..errors import InvalidInput
 from ..limits import MeanLimit
@@ -46,10 +48,10 @@ def flow(
     """
     if isinstance(limit, Portrait):
         seen = limit
+    elif isinstance(limit, MeanLimit):
+        seen = portrait(limit, plane, alpha=_horizon(limit) if alpha is None else alpha, at=at)
     else:
-        if alpha is None:
-            alpha = 5 / max(float(np.asarray(getattr(limit.algorithm, "learning_rate", 1.0))), 1e-6)
-        seen = portrait(limit, plane, alpha=alpha, at=at)
+        raise InvalidInput(f"plot.flow was given {limit!r:.80}; pass a limit, such as dimfree.ode(problem, sgd).")
     names = [f"trajectory {number + 1}" for number in range(len(trajectories))] if labels is None else list(labels)
     if len(names) != len(trajectories):
         raise InvalidInput(f"{len(names)} labels were given for {len(trajectories)} trajectories; give one for each.")
@@ -63,7 +65,7 @@ def flow(
         axes.set_xlabel(seen.plane[0])
         handles = [
             Line2D([], [], color=colour, linewidth=1.9, label=name)
-            for name, colour in zip(names, _TRAJECTORIES, strict=False)
+            for name, colour in zip(names, itertools.cycle(_TRAJECTORIES), strict=False)
             if len(seen.plane) > 1
         ]
         for stable, words in ((True, "at rest, stable"), (False, "at rest, unstable")):
@@ -72,6 +74,13 @@ def flow(
         if handles:
             axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, borderaxespad=0.2)
     return axes
+
+
+def _horizon(limit: MeanLimit) -> float:
+    rate = limit.algorithm.learning_rate
+    if isinstance(rate, Schedule):
+        raise InvalidInput("The learning rate changes with time; say with alpha how far the lines go.")
+    return 5 / max(float(rate), 1e-6)
 
 
 def _marker(stable: bool) -> dict:
@@ -102,7 +111,7 @@ def _draw_plane(axes: Axes, seen: Portrait, trajectories: Sequence[Trajectory]) 
     room = [0.06 * (high - low) for low, high in edge]
     axes.add_collection(LineCollection(list(paths), colors=_LINE, linewidths=0.9, zorder=1), autolim=False)
     _arrows(axes, paths)
-    for trajectory, colour in zip(trajectories, _TRAJECTORIES, strict=False):
+    for trajectory, colour in zip(trajectories, itertools.cycle(_TRAJECTORIES), strict=False):
         x, y = (_entry(trajectory, name) for name in seen.plane)
         many = trajectory.runs is not None
         axes.plot(

@@ -1,5 +1,6 @@
 """A quantity of a study over one or two of its axes, with its uncertainty."""
 
+import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -44,10 +45,12 @@ def phase_diagram(
     - `lines`: named curves to draw over it, such as a predicted boundary: a pair of arrays each, first axis and second.
     - `axes`: matplotlib axes to draw in; new ones if left out.
     """
-    quantity = _checked(data, quantity)
+    data, quantity = _checked(data, quantity)
     values = data[quantity]
     scattered = values.dims == ("cell",)
-    names = [name for name in _study_axes(data) if name in data] if scattered else [str(name) for name in values.dims]
+    names = [str(name) for name in (data.coords if scattered else values.dims)]
+    if not scattered:
+        data = data.sortby([name for name in names if _is_numeric(data[name].values)])
     error = data.get(f"{quantity}_error")
     with in_style():
         if axes is None:
@@ -59,7 +62,8 @@ def phase_diagram(
         else:
             _map(axes, data, names, quantity, error, level)
         handles = []
-        for (name, (x, y)), colour, line in zip((lines or {}).items(), _LINE_COLOURS, _LINES, strict=False):
+        looks = itertools.cycle(zip(_LINE_COLOURS, _LINES, strict=True))
+        for (name, (x, y)), (colour, line) in zip((lines or {}).items(), looks, strict=False):
             x, y = np.asarray(x, float), np.asarray(y, float)
             axes.plot(x, y, color=colour, linestyle=line, linewidth=2.2, zorder=5, scalex=False, scaley=False)
             handles.append(Line2D([], [], color=colour, linestyle=line, linewidth=2.2, label=name))
@@ -76,11 +80,13 @@ def phase_diagram(
     return axes
 
 
-def _checked(data: Any, quantity: str | None) -> str:
+def _checked(data: Any, quantity: str | None) -> "tuple[xarray.Dataset, str]":
+    """The study without axes that have one value only, and the quantity to draw."""
     if "status" not in getattr(data, "data_vars", {}):
         raise InvalidInput(
             f"phase_diagram was given {data!r:.60}; pass the results of a study, dimfree.open_study(path)."
         )
+    data = data.squeeze()
     known = [str(name) for name in data.data_vars if name != "status" and not str(name).endswith("_error")]
     if quantity is None:
         preferred = [name for name in ("left", "risk", "components") if name in known]
@@ -95,12 +101,7 @@ def _checked(data: Any, quantity: str | None) -> str:
         )
     if not dims:
         raise InvalidInput("There is one cell only; nothing to draw.")
-    return quantity
-
-
-def _study_axes(data: Any) -> list[str]:
-    known = {"status", "runs"}
-    return [str(name) for name in data.data_vars if "." in str(name) or (name in ("d", "alpha") and name not in known)]
+    return data, quantity
 
 
 def _curve(axes: Axes, data: Any, name: str, quantity: str, error: Any, level: float | None) -> None:
@@ -129,9 +130,13 @@ def _map(axes: Axes, data: Any, names: list[str], quantity: str, error: Any, lev
     for axis, name in zip((axes.set_xscale, axes.set_yscale), names, strict=True):
         if _is_logarithmic(data[name].values):
             axis("log")
-    if level is not None and np.nanmin(values) < level < np.nanmax(values):
+    for axis, name in zip((axes.xaxis, axes.yaxis), names, strict=True):
+        if not _is_numeric(data[name].values):
+            axis.set_ticks(_positions(data, name), [str(value) for value in data[name].values])
+    known = values[np.isfinite(values)]
+    if level is not None and known.size and known.min() < level < known.max():
         axes.contour(
-            x, y, np.where(np.isnan(values), np.nanmean(values), values), levels=[level], colors="white", linewidths=1.5
+            x, y, np.where(np.isnan(values), known.mean(), values), levels=[level], colors="white", linewidths=1.5
         )
         if error is not None:
             unsure = np.abs(values - level) < 2 * error.values.T
@@ -153,12 +158,17 @@ def _scatter(axes: Axes, data: Any, names: list[str], quantity: str) -> None:
 
 def _positions(data: Any, name: str) -> np.ndarray:
     values = data[name].values
-    return values.astype(float) if values.dtype.kind in "if" else np.arange(len(values), dtype=float)
+    return values.astype(float) if _is_numeric(values) else np.arange(len(values), dtype=float)
+
+
+def _is_numeric(values: np.ndarray) -> bool:
+    """Whether an axis has a scale; names and what is true or false are drawn side by side."""
+    return values.dtype.kind in "if"
 
 
 def _is_logarithmic(values: np.ndarray) -> bool:
     """Whether values are evenly spaced on a logarithmic scale, and not on a linear one."""
-    if values.dtype.kind not in "if" or len(values) < 3 or values.min() <= 0:
+    if not _is_numeric(values) or len(values) < 3 or values.min() <= 0:
         return False
     steps = np.diff(np.log(values))
     return bool(np.ptp(steps) < 1e-6 * np.abs(steps).max() and values.max() > 3 * values.min())

@@ -84,24 +84,27 @@ class Progress:
     """A bar, for who asked for it; `cost` is what is said before, or None for no bar."""
 
     def __init__(self, cost: str | None, total: int):
+        self.cost, self.total = cost, total
         self.bar = None
-        if cost is not None:
+
+    def __enter__(self) -> "Progress":
+        if self.cost is not None:
             import rich.console
             import rich.progress
 
             # Not where results go: a program may be reading those.
             console = rich.console.Console(stderr=True)
-            console.print(cost)
+            console.print(self.cost)
             self.bar = rich.progress.Progress(console=console, transient=True)
-            self.task = self.bar.add_task("simulating", total=total)
+            self.task = self.bar.add_task("simulating", total=self.total)
             self.bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
 
     def show(self, done: int) -> None:
         """How much of the total is done."""
         if self.bar is not None:
             self.bar.update(self.task, completed=done)
-
-    def end(self) -> None:
-        """Take the bar away."""
-        if self.bar is not None:
-            self.bar.stop()

@@ -86,24 +86,27 @@ def run_all(job: Job, data: list[FrozenData], runs: list[Runs], save_steps, devi
     `data` and `runs` come in parts, which cores compute at the same time. Returns the States and training losses at the
     saved steps, with a leading axis of runs, and the runs.
     """
-    progress = Progress(cost, int(save_steps[-1]))
+
+    def observe(data, runs):
+        return _observe(job, data, runs, devices)
+
     done, steps, saved = 0, 8, []
-    for save in save_steps:
-        while done < save:
-            began, now = time.perf_counter(), min(steps, int(save) - done)
-            first, more = jnp.asarray(done), jnp.asarray(now)
+    with Progress(cost, int(save_steps[-1])) as progress:
+        for save in save_steps:
+            while done < save:
+                began, now = time.perf_counter(), min(steps, int(save) - done)
+                first, more = jnp.asarray(done), jnp.asarray(now)
 
-            def advance(data, runs, first=first, more=more):
-                return _segment(job, data, runs, first, more, devices)
+                def advance(data, runs, first=first, more=more):
+                    return _segment(job, data, runs, first, more, devices)
 
-            runs = at_once(advance, data, runs, together=done > 0)
-            jax.block_until_ready([part.outcome for part in runs])
-            done += now
-            progress.show(done)
-            if now == steps:
-                steps = max(8, int(steps * min(8.0, PATIENCE / (time.perf_counter() - began))))
-        saved.append(at_once(lambda data, runs: _observe(job, data, runs, devices), data, runs, together=bool(saved)))
-    progress.end()
+                runs = at_once(advance, data, runs, together=done > 0)
+                jax.block_until_ready([part.outcome for part in runs])
+                done += now
+                progress.show(done)
+                if now == steps:
+                    steps = max(8, int(steps * min(8.0, PATIENCE / (time.perf_counter() - began))))
+            saved.append(at_once(observe, data, runs, together=bool(saved)))
     states, losses = joined(
         [jax.tree.map(lambda *each: jnp.stack(each, axis=1), *of) for of in zip(*saved, strict=True)]
     )

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from ..algorithms import OnlineSGD
 from ..errors import InvalidInput, check_key, is_concrete, positive_integer
 from ..problems import Problem
+from ..problems.base import check_problem
 from ..state import State, check_state
 from ..trajectory import Outcome, Trajectory, check_starts, provenance, save_alphas
 from . import exact, vectors
@@ -56,6 +57,12 @@ def simulate(
     - `memory`: bytes that the runs under way may use; the others wait.
     - `progress`: whether to say what it will cost and show how far it is.
     """
+    check_problem(problem)
+    if not isinstance(algorithm, OnlineSGD):
+        raise InvalidInput(
+            f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...). Algorithms that reuse "
+            "their data are simulated by dimfree.simulate_reused."
+        )
     d = positive_integer(d, "d")
     runs = positive_integer(runs, "runs")
     states = check_starts(problem, start, runs, trained=algorithm.readout_rate is not None)
@@ -163,21 +170,20 @@ def _run_all(job: _Job, states: State, keys, devices: list, lanes: int, cost: st
     under_way = _begin(job, states, keys, devices, lanes)
     if not is_concrete((job, states, keys)):
         return _segment(job, states, keys, under_way, jnp.asarray(np.iinfo(np.int64).max), devices)[1]
-    progress = Progress(cost, keys.shape[0])
     blocks = 8
-    while True:
-        began = time.perf_counter()
-        under_way = _segment(job, states, keys, under_way, jnp.asarray(blocks), devices)
-        done = int(np.sum(np.asarray(under_way[0].run) >= keys.shape[0] // len(devices)))
-        progress.show(_ended(under_way[0], keys.shape[0], len(devices), done))
-        if done == lanes * len(devices):
-            progress.end()
-            return under_way[1]
-        blocks = max(8, int(blocks * min(8.0, PATIENCE / (time.perf_counter() - began))))
+    with Progress(cost, keys.shape[0]) as progress:
+        while True:
+            began = time.perf_counter()
+            under_way = _segment(job, states, keys, under_way, jnp.asarray(blocks), devices)
+            idle = int(np.sum(np.asarray(under_way[0].run) >= keys.shape[0] // len(devices)))
+            progress.show(_ended(under_way[0], keys.shape[0], len(devices), idle))
+            if idle == lanes * len(devices):
+                return under_way[1]
+            blocks = max(8, int(blocks * min(8.0, PATIENCE / (time.perf_counter() - began))))
 
 
 def _ended(lanes: Lanes, runs: int, devices: int, idle: int) -> int:
-    """How many of the runs have ended."""
+    """How many of the runs have ended: those that were taken, but for the lanes that are not idle."""
     taken = np.minimum(np.asarray(lanes.waiting), runs // devices).sum()
     return int(taken) - (lanes.run.shape[0] - idle)
 

@@ -12,6 +12,7 @@ from ..errors import InvalidInput, check_key, is_concrete, nonnegative_number, p
 from ..gaussian.chi_square import chi_square
 from ..gaussian.factor import psd_factor
 from ..problems import Problem
+from ..problems.base import check_problem
 from ..state import State, WideState
 
 
@@ -61,8 +62,10 @@ def random_state(
     - `readout_scale`: standard deviation of a random Gaussian readout; the problem's own readout if left out.
     - `wide`: whether to give a [`WideState`], which does not hold the p^2 overlaps among students; for [`mean_field`].
     """
+    check_problem(problem)
     check_key(key)
     d = positive_integer(d, "d")
+    nonnegative_number(norm, "norm")
     p, k = problem.width, problem.teacher_width
     P = jnp.eye(k) if P is None else jnp.asarray(P, float)
     if P.shape != (k, k):

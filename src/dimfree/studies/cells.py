@@ -104,8 +104,13 @@ def _check_first(description: Description, values: dict[str, Any]) -> None:
         raise InvalidInput(f"compute: name: {name} is for OnlineSGD; for reused data compute dmft, or a function.")
 
 
+def cells_in_full_task(description: Description) -> int:
+    """How many cells a task has that is not at the edge of the grid: fewer than it may have where the grid is small."""
+    return cells_per_task(description) if description.refine is not None else math.prod(Layout(description).tile)
+
+
 def cells_per_task(description: Description) -> int:
-    """How many cells a task has, at most."""
+    """How many cells a task may have."""
     number = description.cells_per_task
     if number is None:
         number = max(1, min(_CELLS_IN_A_TASK, _RUNS_IN_A_TASK // description.runs)) if is_vectorised(description) else 1

@@ -4,9 +4,10 @@ import contextlib
 import dataclasses
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import dask.config
 from dask.system import CPU_COUNT
@@ -16,7 +17,6 @@ from tornado.ioloop import PeriodicCallback
 from ..errors import InvalidInput
 
 Kind = Literal["local", "slurm", "address", "inline"]
-KINDS = ("local", "slurm", "address", "inline")
 _DEATHS = 6  # of workers, after which a task that was with each of them is given back
 _LOOK_EVERY = 2.0  # seconds, for workers that are gone
 
@@ -43,8 +43,8 @@ class Cluster:
     interface: str | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InvalidInput(f"cluster = {self.kind!r} was given; choose one of {', '.join(KINDS)}.")
+        if self.kind not in get_args(Kind):
+            raise InvalidInput(f"cluster = {self.kind!r} was given; choose one of {', '.join(get_args(Kind))}.")
         if (self.kind == "address") != (self.address is not None):
             raise InvalidInput(
                 "cluster = 'address' needs the address of a Dask scheduler, such as tcp://127.0.0.1:8786, and no "
@@ -93,9 +93,8 @@ class Cluster:
     def _slurm(self, store: str) -> Any:
         from dask_jobqueue.slurm import SLURMCluster
 
-        exports = [f"export {name}={value!r}" for name, value in environment().items()]
-        if "PYTHONPATH" in os.environ:
-            exports.append(f"export PYTHONPATH={os.environ['PYTHONPATH']!r}")
+        variables = environment() | {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+        exports = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
         options: dict[str, Any] = {
             "queue": self.queue,
             "account": self.account,

@@ -16,9 +16,9 @@ from ..solving import solve
 from ..state import State
 from ..trajectory import Outcome
 from .cells import Cells, is_vectorised, make_algorithm, make_problem, settings_of
-from .description import Description, Function
+from .description import Description, Function, is_random
 from .functions import many_cells, one_cell
-from .quantities import averages, fraction, is_random, quantities
+from .quantities import averages, fraction, quantities
 from .simulations import Job, has_left, simulate_cells
 
 _SOLVES_AT_ONCE = 256  # more do not fit in the cache, and all wait for the slowest
@@ -57,7 +57,7 @@ def compute(
         return {name: array[: len(cells)] for name, array in found.items()}, {
             position: words for position, words in errors.items() if position < len(cells)
         }
-    names = [quantity.name for quantity in quantities(description) if quantity.dtype == "float64"]
+    wanted = [quantity for quantity in quantities(description) if quantity.name != "status"]
     rows, errors = [], {}
     for position in range(len(cells)):
         row = {}
@@ -67,8 +67,9 @@ def compute(
                 row = _one_by_one(description, cells.at(position), keys[position])
             except Exception as error:  # whatever a cell does, the others are computed
                 errors[position] = f"{type(error).__name__}: {error}"
-        rows.append([row.get(name, np.nan) for name in names])
-    return dict(zip(names, np.array(rows, dtype=float).T, strict=True)), errors
+        rows.append([row.get(quantity.name, quantity.fill) for quantity in wanted])
+    columns = np.array(rows, dtype=float).T
+    return {quantity.name: column for quantity, column in zip(wanted, columns, strict=True)}, errors
 
 
 def cell_keys(description: Description, cells: Cells) -> Any:
@@ -84,8 +85,15 @@ def _fold(key, numbers):
 def _one_by_one(description: Description, values: dict[str, Any], key: Any) -> dict[str, Any]:
     if not is_random(description):
         return one_cell(description, values, key)
-    calls = [one_cell(description, values, jax.random.fold_in(key, run)) for run in range(description.runs)]
-    return averages({name: np.array([call[name] for call in calls]) for name in calls[0]})
+    runs, target, most = description.runs, description.target_error, description.most_runs
+    calls: list[dict[str, float]] = []
+    while True:
+        numbers = range(len(calls), len(calls) + runs)
+        calls += [one_cell(description, values, jax.random.fold_in(key, number)) for number in numbers]
+        found = averages({name: np.array([call[name] for call in calls]) for name in calls[0]})
+        first_error = found[f"{next(iter(calls[0]))}_error"]
+        if target is None or most is None or first_error <= target or len(calls) + runs > most:
+            return found | {"runs": len(calls)}
 
 
 class _Rounds:
@@ -101,7 +109,7 @@ class _Rounds:
         sample = self._sample(0, np.ones(self.cells, bool))
         found = self._summary(sample.values)
         target, most = self.description.target_error, self.description.most_runs
-        if target is None or most is None or not is_random(self.description):
+        if target is None or most is None:
             return found, sample.errors
         found["runs"] = np.full(self.cells, self.description.runs)
         first = next(iter(found))

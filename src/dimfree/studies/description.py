@@ -16,9 +16,7 @@ _MOST_POINTS = 10**7  # along one axis: they are held in memory
 
 # Names of arrays in the store; `a.b` is the attribute b of the attribute a.
 QuantityName = Annotated[str, Field(pattern=r"^[A-Za-z]\w*(\.[A-Za-z]\w*)*$", max_length=200)]
-Number = int | float
 Value = bool | int | float | str
-Setting = Value | None | list["Setting"]
 Settings = dict[str, Any]
 
 
@@ -183,6 +181,8 @@ class Description(_Checked):
             )
         if self.target_error is not None and self.most_runs is None:
             raise ValueError("target_error was given; say with most_runs at how many runs a cell is given up")
+        if self.target_error is not None and not is_random(self):
+            raise ValueError("target_error was given, but one run of a cell has no error; give runs, at least 2")
         if self.refine is not None and not (
             len(self.axes) <= 3 and all(isinstance(axis, Grid) for axis in self.axes.values())
         ):
@@ -204,12 +204,17 @@ def axis_values(axis: Axis) -> "list[Value] | np.ndarray":
     return axis.at(np.linspace(0.0, 1.0, axis.points)) if isinstance(axis, Grid) else axis
 
 
-def checked(fields: Any, model: type[Description]) -> Description:
+def is_random(description: Description) -> bool:
+    """Whether a cell is an average over runs, with an error."""
+    return description.compute.name in ("exit_time", "simulate") or description.runs > 1
+
+
+def checked(fields: Any) -> Description:
     """A description from plain data, or an error in words."""
     if not isinstance(fields, dict):
         raise InvalidInput("A study file holds names and values: problem, algorithm, axes, compute, ...")
     try:
-        return model.model_validate(fields)
+        return Description.model_validate(fields)
     except pydantic.ValidationError as error:
         raise InvalidInput(in_words(error)) from error
 

@@ -13,11 +13,12 @@ from typing import Any, cast
 from distributed import Client, Future, KilledWorker, as_completed
 
 from ..errors import InvalidInput
+from ..printing import duration
 from .cells import Cells, Layout
 from .clusters import Cluster
 from .description import Description
 from .lock import Lock
-from .progress import Progress, duration
+from .progress import Progress
 from .store import Store
 from .tasks import run_task
 

@@ -38,7 +38,7 @@ def source_of(description: Description) -> str | None:
     module = inspect.getmodule(imported(description.compute.function))
     try:
         return None if module is None else inspect.getsource(module)
-    except OSError:
+    except (OSError, TypeError):  # of a module that is no text
         return None
 
 
@@ -85,12 +85,16 @@ def many_cells(description: Description, values: dict[str, Any], keys: Any) -> d
         problem, algorithm = make_problem(description, values), make_algorithm(description, values)
         return function(problem, algorithm, key=key, **settings)
 
-    return jax.jit(jax.vmap(one))(values, keys)
+    found = jax.jit(jax.vmap(one))(values, keys)
+    if absent := [name for name in compute.quantities if name not in found]:
+        there = ", ".join(found)
+        raise InvalidInput(f"compute: quantities: {', '.join(absent)} is not in what the function returns: {there}.")
+    return {name: found[name] for name in compute.quantities}  # in this order: JAX sorts by name
 
 
 def _analysis(name: str, problem: Any, algorithm: Any, settings: dict[str, Any], key: Any) -> Any:
     if name == "plateau":
-        return plateau(limits.ode(problem, algorithm))
+        return plateau(limits.ode(problem, algorithm), **settings)  # there are none, which it says
     function = checking.check if name == "check" else getattr(analysis, name)
     if "key" in inspect.signature(function).parameters:
         settings = settings | {"key": key}

@@ -65,9 +65,9 @@ class Lock:
             except OSError:
                 continue  # a full disk is for those who write results to report
 
-    def _holder(self) -> dict[str, Any]:
+    def _holder(self, name: str = _NAME) -> dict[str, Any]:
         try:
-            return self.files.read(_NAME)
+            return self.files.read(name)
         except (FileNotFoundError, ValueError):
             return {}
 
@@ -81,7 +81,8 @@ class Lock:
         # Of all who find the same dead holder, one only may go on.
         successor = f"lock.{holder.get('id', 'none')}.json"
         if not self.files.create(successor, self._alive()):
-            if is_dead(self.files.read(successor)):
+            other = self._holder(successor)  # nobody, if it has just gone on
+            if other and is_dead(other):
                 self.files.remove(successor)
             raise InvalidInput("Another driver is taking over this store; run again if it does not.")
         try:

@@ -23,8 +23,8 @@ def open_study(path: str | Path) -> "xarray.Dataset":
     """The results of a study as one Dataset, also while it runs: what is not there yet is NaN, and its `status` 0.
 
     Arrays are read from the store when they are used. Dimensions are the axes of the study; of a study that refines,
-    cells in the order in which they were chosen. `status` is 1 where a cell was computed, 2 where it failed, 3 where it
-    took too long. No code of the study is imported or run.
+    cells in the order in which they were chosen, with the axes as coordinates. `status` is 1 where a cell was computed,
+    2 where it failed, 3 where it took too long. No code of the study is imported or run.
 
     **Arguments:**
 
@@ -45,7 +45,7 @@ def open_study(path: str | Path) -> "xarray.Dataset":
         data = data.assign_coords({name: list(values[name]) for name in values if name not in data.coords})
     else:
         with in_words(store.url):
-            data = data.isel(cell=data.status.values != Status.MISSING)
+            data = data.isel(cell=data.status.values != Status.MISSING).set_coords(list(description.axes))
     return data.assign_attrs(
         {str(name): str(version) for name, version in manifest["made_by"].items()}
         | {"title": description.title, "study": yaml.safe_dump(manifest["study"], sort_keys=False)}

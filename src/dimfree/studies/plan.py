@@ -6,10 +6,10 @@ import time
 
 import numpy as np
 
+from ..printing import duration
 from .cells import Cells, Layout, cells_per_task, is_vectorised
 from .computations import compute
 from .description import Description
-from .progress import duration
 from .quantities import quantities
 
 _GROUPS = 3  # sets of cells that are timed; each is compiled for itself

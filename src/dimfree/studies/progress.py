@@ -4,6 +4,8 @@ import sys
 import time
 from typing import Any
 
+from ..printing import duration
+
 _EVERY = 10.0  # seconds between two lines
 
 
@@ -65,12 +67,3 @@ class Progress:
     def _rate_words(self) -> str:
         troubles = f", {self.troubles} failed" if self.troubles else ""
         return f"{self.rate:.3g} cells/s{troubles}"
-
-
-def duration(seconds: float) -> str:
-    """A time in words."""
-    if seconds < 90:
-        return f"{seconds:.3g} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .description import Analysis, Description, Function
+from .description import Analysis, Description, Function, is_random
 
 _FLOAT, _NAN = "float64", float("nan")
 
@@ -32,11 +32,6 @@ def quantities(description: Description) -> list[Quantity]:
     if description.refine is not None:
         found += [Quantity(name, "where the cell is") for name in description.axes]
     return [*found, Quantity("status", "0 missing, 1 computed, 2 failed, 3 timed out", "uint8", 0)]
-
-
-def is_random(description: Description) -> bool:
-    """Whether a cell is an average over runs, with an error."""
-    return description.compute.name in ("exit_time", "simulate") or description.runs > 1
 
 
 def averages(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -39,7 +39,7 @@ def refine(driver: Driver, *, progress: bool) -> Report:
             compute(missing, report, bar)
             if report.failures:
                 break
-            search.hear(cells, *_results(store, search.goal.quantity, first, len(cells)))
+            search.hear(*_results(store, search.goal.quantity, first, len(cells)))
             first += len(cells)
         bar.total = bar.done
     return report
@@ -56,7 +56,6 @@ class Search:
             raise InvalidInput(f"refine: {', '.join(fixed)} takes whole numbers or names, and cannot be refined.")
         if self.goal.quantity not in {quantity.name for quantity in quantities(description)}:
             raise InvalidInput(f"refine: quantity: {self.goal.quantity} is not computed by {description.compute.name}.")
-        self.round, self.size = cells_per_task(description), self.goal.cells_per_round
         self.points: list[Any] = []
         self.lowest, self.highest = np.inf, -np.inf
         bounds = [(0.0, 1.0)] * len(self.axes)
@@ -70,8 +69,8 @@ class Search:
         self.points, _ = self.learner.ask(number)
         return np.array(self.points, float).reshape(len(self.points), len(self.axes))
 
-    def hear(self, cells: np.ndarray, values: np.ndarray, status: np.ndarray) -> None:
-        """What was found there; a cell that failed counts as the mean of all, so that it draws no others."""
+    def hear(self, values: np.ndarray, status: np.ndarray) -> None:
+        """What was found at the points; a cell that failed counts as the mean of all, so that it draws no others."""
         good = values[(status == Status.COMPUTED) & np.isfinite(values)]
         filler = float(good.mean()) if len(good) else 0.0
         if len(good):
@@ -98,9 +97,10 @@ class Search:
             for (left, low), (right, high) in itertools.pairwise(ordered):
                 yield np.array([[left], [right]]), [low, high]
             return
-        vertices = self.learner.tri.vertices if self.learner.tri is not None else []
-        for simplex in self.learner.tri.simplices if self.learner.tri is not None else []:
-            points = np.array([vertices[i] for i in simplex], float)
+        if self.learner.tri is None:  # fewer points than a simplex has
+            return
+        for simplex in self.learner.tri.simplices:
+            points = np.array([self.learner.tri.vertices[i] for i in simplex], float)
             yield points, [data[point.tobytes()] for point in points]
 
 

@@ -123,7 +123,7 @@ class Store:
 
     def description(self) -> Description:
         """The study that the store belongs to."""
-        return checked(self.manifest.get("study"), Description)
+        return checked(self.manifest.get("study"))
 
     def _refuse_if_changed(self, description: Description) -> None:
         manifest = self.manifest

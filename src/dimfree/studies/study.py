@@ -58,7 +58,7 @@ class Study(Description):
     @classmethod
     def load(cls, path: str | Path) -> "Study":
         """A study from its file; nothing in it is run."""
-        return cls(**checked(read(path, what="a study"), Description).model_dump(by_alias=True))
+        return cls(**checked(read(path, what="a study")).model_dump(by_alias=True))
 
     def save(self, path: str | Path) -> None:
         """Write the file that says the same."""

@@ -1,6 +1,7 @@
 """What a worker does with a task: compute its cells, write them, say that it is done."""
 
 import functools
+import json
 import os
 import socket
 import threading
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .cells import Cells, cells_per_task, is_vectorised
+from .cells import Cells, cells_in_full_task, is_vectorised
 from .computations import compute
 from .description import Description, checked
 from .quantities import quantities
@@ -19,10 +20,10 @@ HUNG = 17  # exit code of a worker that gave up on a cell
 
 
 @functools.lru_cache(maxsize=8)
-def _description(text: str) -> Description:
-    import json
-
-    return checked(json.loads(text), Description)
+def _stated(text: str) -> tuple[Description, int]:
+    """The description, and how many cells a full task has: once for all tasks of a study."""
+    description = checked(json.loads(text))
+    return description, cells_in_full_task(description)
 
 
 def run_task(text: str, url: str, cells: Cells, *, may_exit: bool) -> dict[str, Any]:
@@ -36,7 +37,8 @@ def run_task(text: str, url: str, cells: Cells, *, may_exit: bool) -> dict[str, 
     - `may_exit`: whether the process may end itself when a cell takes too long. Its supervisor starts another one,
       which leaves out that cell.
     """
-    description, store = _description(text), Store(url)
+    description, size = _stated(text)
+    store = Store(url)
     if (record := store.record(cells.task)) is not None:  # the worker that wrote it died before it could say so
         return record
     late = store.timeouts(cells.task) if description.timeout is not None else set()
@@ -46,7 +48,7 @@ def run_task(text: str, url: str, cells: Cells, *, may_exit: bool) -> dict[str, 
     errors: dict[int, str] = {}
     if not (is_vectorised(description) and len(skip) == len(cells)):
         with _Watch(description, store, cells, may_exit) as watch:
-            found, errors = compute(description, cells, size=cells_per_task(description), skip=skip, watch=watch.at)
+            found, errors = compute(description, cells, size=size, skip=skip, watch=watch.at)
     results = _arrays(description, cells, found, errors, skip)
     store.write(cells, results)
     record = {

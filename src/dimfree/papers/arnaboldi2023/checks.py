@@ -82,9 +82,8 @@ def _plateau_rates(p: int, rate, noise):
     def drift(m, q):
         Q = jnp.eye(p) if p == 1 else jnp.eye(p).at[0, 1].set(q).at[1, 0].set(q)
         tangent = limit.drift(0.0, State(Q=Q, M=jnp.zeros((p, 1)).at[0, 0].set(m)))
-        return tangent.M[0, 0], tangent.Q[
-            0, min(1, p - 1)
-        ]  # with one student there is no off-diagonal, and its rate is zero
+        # With one student there is no off-diagonal; its norm, which the sphere keeps, has a rate of zero too.
+        return tangent.M[0, 0], tangent.Q[0, min(1, p - 1)]
 
     (of_m, _), (_, of_Q) = jax.jacfwd(drift, argnums=(0, 1))(0.0, 0.0)
     return of_m, of_Q

@@ -5,16 +5,13 @@ learning rate, the noise or the threshold: here learning_rate / p = 0.05 (1/12 i
 2 and 3), and exit when the excess risk has fallen by the fraction 0.1.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...algorithms import OnlineSGD
 from ...problems import PhaseRetrieval, TwoLayer
 from ...trajectory import Trajectory
-
-if TYPE_CHECKING:
-    pass
 
 RATE_PER_WIDTH = 0.05
 NOISE = 0.1

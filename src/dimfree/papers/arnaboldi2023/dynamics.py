@@ -9,7 +9,7 @@ from ...gaussian.rules import GaussHermite
 from ...problems import PhaseRetrieval
 from ...simulation import random_state
 from ...state import State
-from ..claims import Claim
+from ..claims import Claim, flat
 from .checks import EXACT, average, first_order_rates, free_limit, random_overlaps, rates, sphere_limit
 
 P, RATE, NOISE, RHO = 2, 0.3, 0.4, 1.3
@@ -43,12 +43,12 @@ def _one_step() -> tuple[Claim, ...]:
     products = np.outer(student, student)
     printed_Q = 2 * unit * error * np.add.outer(a, a) * products
     printed_Q = printed_Q + 4 * RATE / P * unit * error**2 * (x @ x / d) * np.outer(a, a) * products
-    ours = _flat(a_after - a, (W_after - W) @ signal / d, (W_after @ W_after.T - W @ W.T) / d)
+    ours = flat(a_after - a, (W_after - W) @ signal / d, (W_after @ W_after.T - W @ W.T) / d)
 
     # (29)-(32): with the other sign of the error, f - y, and its noise.
     minus = -error
     gradient_a, gradient_W = minus * student**2 / P, 2 * minus * (a * student)[:, None] * (x / d**0.5) / P
-    printed_after = _flat(a - RATE / d * gradient_a, W - RATE * gradient_W)
+    printed_after = flat(a - RATE / d * gradient_a, W - RATE * gradient_W)
 
     def loss(weights, readout):
         fields = weights @ jnp.asarray(x) / d**0.5
@@ -61,7 +61,7 @@ def _one_step() -> tuple[Claim, ...]:
         Claim(
             "eqs. (7)-(9)",
             "What one step adds to readout, M and Q, exactly, with the error y - f.",
-            _flat(printed_a, printed_m, printed_Q),
+            flat(printed_a, printed_m, printed_Q),
             ours,
             EXACT,
             remark="Against one step on vectors, d = 12. They need the error y - f; eq. (10) has the other sign.",
@@ -78,8 +78,8 @@ def _one_step() -> tuple[Claim, ...]:
         Claim(
             "eqs. (29)-(32)",
             "Loss, its gradients and the update, with the error f - y.",
-            _flat(0.5 * minus**2, gradient_a, gradient_W, printed_after),
-            _flat(value, true_a, true_W, a_after, W_after),
+            flat(0.5 * minus**2, gradient_a, gradient_W, printed_after),
+            flat(value, true_a, true_W, a_after, W_after),
             EXACT,
             remark="The sign of the noise is that of f - y here; it does not matter in law.",
         ),
@@ -112,7 +112,7 @@ def _averages() -> tuple[Claim, ...]:
     state = State(Q=overlaps.Q, M=overlaps.M, P=overlaps.P, readout=a)
     Omega = np.asarray(state.covariance)
     drift = rates(limit, state)
-    ours = _flat(drift.readout, drift.M, drift.Q)
+    ours = flat(drift.readout, drift.M, drift.Q)
     d = 1_000
 
     def process(fields, z):
@@ -261,8 +261,8 @@ def _closed_forms() -> tuple[Claim, ...]:
         Claim(
             "eqs. (33a), (33b)",
             "The ODE for a readout of ones and a teacher of any norm.",
-            _flat(of_m, of_Q),
-            _flat(drift.M, drift.Q),
+            flat(of_m, of_Q),
+            flat(drift.M, drift.Q),
             EXACT,
             remark="With k = 1 where (33b) divides by k: for more teachers it is more than a division.",
         ),
@@ -288,7 +288,7 @@ def _sphere() -> tuple[Claim, ...]:
     constrained = rates(limit, state)
     Psi, Phi = np.asarray(free.M)[:, 0], np.asarray(free.Q)
     Q, m, own = np.asarray(state.Q), np.asarray(state.M)[:, 0], np.diagonal(Phi)
-    printed = _flat(Psi - m / 2 * own, Phi - Q / 2 * np.add.outer(own, own))
+    printed = flat(Psi - m / 2 * own, Phi - Q / 2 * np.add.outer(own, own))
 
     # One sample, to leading order in 1/d.
     u = np.linalg.cholesky(np.asarray(state.covariance)) @ np.random.default_rng(4).normal(size=p + 1)
@@ -303,7 +303,7 @@ def _sphere() -> tuple[Claim, ...]:
             "eqs. (15), (37), (38)",
             "On the sphere the drift of M_j loses M_j Phi_jj / 2, that of Q_jl loses Q_jl (Phi_jj + Phi_ll) / 2.",
             printed,
-            _flat(constrained.M, constrained.Q),
+            flat(constrained.M, constrained.Q),
             EXACT,
             remark="The library differentiates the projected step; Psi and Phi are its drifts without the constraint.",
         ),
@@ -349,7 +349,3 @@ def _starts() -> tuple[Claim, ...]:
             remark="Variances in units of 1/d.",
         ),
     )
-
-
-def _flat(*parts) -> np.ndarray:
-    return np.concatenate([np.ravel(np.asarray(part, float)) for part in parts])

@@ -42,7 +42,7 @@ def fig1(size: Size) -> Reproduction:
     """
     import xarray
 
-    n, cold, shown = (1500, 400, 10) if size == "full" else (750, 400, 10)
+    n, cold, shown = 1500 if size == "full" else 750, 400, 10
     draws = np.random.default_rng(1).normal(size=(cold, n)) / n**0.5
     m = np.concatenate([draws[:, 0], _WARM[:, 0]])
     r2 = np.concatenate([np.sum(draws[:, 1:] ** 2, axis=1), _WARM[:, 1]])

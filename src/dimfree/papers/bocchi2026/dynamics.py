@@ -7,7 +7,7 @@ import numpy as np
 
 from ...solving import solve
 from ...state import State
-from ..claims import Claim
+from ..claims import Claim, flat
 from .conventions import flow, limit, network, source_risk
 
 _P, _K = 4, 2
@@ -94,8 +94,8 @@ def _equations_of_motion() -> tuple[Claim, ...]:
         Claim(
             where="eqs. (6), (31)",
             statement="dM/dalpha = <F u>, dQ/dalpha = <F lambda> + <lambda F> + <F F> with F of eqs. (5), (32).",
-            printed=np.concatenate([part.ravel() for part in averages]),
-            ours=np.concatenate([np.ravel(drift.M), np.ravel(drift.Q)]),
+            printed=flat(*averages),
+            ours=flat(drift.M, drift.Q),
             tolerance=1e-12,
             remark="The averages by exact quadrature, at a random State with p = 4, k = 2 and eta = 0.07.",
         ),
@@ -127,13 +127,11 @@ def _equations_of_motion() -> tuple[Claim, ...]:
             where="eqs. (38), (39)",
             statement="At vanishing learning rate M moves by c M - (8/p^2) Q M, Q by a Q + (16/(p k)) M M^T "
             "- (16/p^2) Q^2, with scalars a and c.",
-            printed=np.concatenate(
-                [
-                    np.ravel(c * rho - 8 / _P**2 * Q @ rho),
-                    np.ravel(a * Q + 16 / (_P * _K) * rho @ rho.T - 16 / _P**2 * Q @ Q),
-                ]
+            printed=flat(
+                c * rho - 8 / _P**2 * Q @ rho,
+                a * Q + 16 / (_P * _K) * rho @ rho.T - 16 / _P**2 * Q @ Q,
             ),
-            ours=np.concatenate([np.ravel(slow.M), np.ravel(slow.Q)]),
+            ours=flat(slow.M, slow.Q),
             tolerance=1e-12,
         ),
         Claim(
@@ -171,8 +169,8 @@ def _norm_learning() -> tuple[Claim, ...]:
         Claim(
             where="eq. (9)",
             statement="Norm learning: drifts of the overlaps to first order in them, and of the norms to zeroth.",
-            printed=np.concatenate([teachers.ravel(), students.ravel(), norms]),
-            ours=np.concatenate([np.ravel(slope.M), np.ravel(slope.Q), np.diag(np.asarray(value.Q))]),
+            printed=flat(teachers, students, norms),
+            ours=flat(slope.M, slope.Q, np.diag(np.asarray(value.Q))),
             tolerance=1e-12,
         ),
         Claim(

@@ -9,7 +9,7 @@ from ...analysis.quadratic_networks import plateau
 from ...analysis.solution_manifold import closest_solution, conserved_frame
 from ...solving import solve
 from ...state import State
-from ..claims import Claim
+from ..claims import Claim, flat
 from .conventions import flow, gaussian_start, limit, network, random_start, source_risk
 
 
@@ -48,7 +48,7 @@ def _closest() -> tuple[Claim, ...]:
     # Conditions for a minimum of eq. (18): the slope is S times a symmetric matrix of multipliers.
     slope = np.asarray(jax.grad(distance)(jnp.asarray(printed)))
     multipliers = printed.T @ slope
-    unbalanced = np.concatenate([np.ravel(slope - printed @ multipliers), np.ravel(multipliers - multipliers.T)])
+    unbalanced = flat(slope - printed @ multipliers, multipliers - multipliers.T)
     reached = closest_solution(network(p, k), State(Q=students @ students.T, M=rho))
     weights = np.asarray(solution(printed))
     overlap = np.sqrt(p / k) * any_frame
@@ -85,8 +85,8 @@ def _closest() -> tuple[Claim, ...]:
         Claim(
             where="eqs. (20), (21)",
             statement="The overlaps of the closest solution, (p/k)^1/2 S and (p/k) S S^T.",
-            printed=np.concatenate([np.ravel(np.sqrt(p / k) * printed), np.ravel(p / k * printed @ printed.T)]),
-            ours=np.concatenate([np.ravel(weights @ teachers.T), np.ravel(weights @ weights.T)]),
+            printed=flat(np.sqrt(p / k) * printed, p / k * printed @ printed.T),
+            ours=flat(weights @ teachers.T, weights @ weights.T),
             tolerance=1e-12,
             remark=f"dimfree's closest_solution has them to {np.max(np.abs(reached.M - weights @ teachers.T)):.0e}.",
         ),

@@ -50,8 +50,3 @@ def on_clock(problem: TwoLayer, sgd: OnlineSGD, drift: State) -> State:
     rate = sgd.learning_rate
     assert isinstance(rate, jax.Array)
     return jax.tree.map(lambda leaf: problem.width / float(rate) * leaf, drift)
-
-
-def flat(*parts) -> np.ndarray:
-    """Arrays as one vector."""
-    return np.concatenate([np.ravel(np.asarray(part)) for part in parts])

@@ -27,9 +27,7 @@ def fig5(size: Size) -> Reproduction:
     The source shows figure 1 of its reference, and so does this: see that of `arnaboldi2023`. Full size: d = 3000, as
     in the source, 512 runs and paths, which takes minutes; quick: d = 500, 48 of each.
     """
-    found = arnaboldi2023.PAPER.figure("fig1")
-    assert found is not None
-    made = found.make(size)
+    made = arnaboldi2023.PAPER.figure("fig1").make(size)
     renamed = (
         dataclasses.replace(claim, where=claim.where.replace("Fig. 1", '"Does noise matter?"')) for claim in made.claims
     )

@@ -8,8 +8,8 @@ from ...algorithms import OnlineSGD
 from ...limits import gradient_flow, ode
 from ...state import State
 from ..arnaboldi2023.checks import average
-from ..claims import Claim
-from .conventions import EXACT, NODES, QUADRATURE, committee, flat, g, on_clock, random_weights, slope, state_of
+from ..claims import Claim, flat
+from .conventions import EXACT, NODES, QUADRATURE, committee, g, on_clock, random_weights, slope, state_of
 
 P, K, D, RATE, NOISE = 2, 1, 12, 0.4, 0.3
 

@@ -12,8 +12,8 @@ from ...problems import TwoLayer
 from ...simulation import random_state
 from ...state import State
 from ..arnaboldi2023.checks import average
-from ..claims import Claim
-from .conventions import EXACT, NODES, QUADRATURE, committee, flat, g, on_clock, random_weights, state_of
+from ..claims import Claim, flat
+from .conventions import EXACT, NODES, QUADRATURE, committee, g, on_clock, random_weights, state_of
 
 P, K, D, NOISE = 3, 2, 12, 0.3
 
