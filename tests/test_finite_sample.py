@@ -279,8 +279,7 @@ import os
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 import jax, dimfree
 from dimfree.algorithms import PersistentSGD
-from dimfree.simulation import finite_sample, simulate_reused
-from dimfree.simulation.devices import parts_for
+from dimfree.simulation import simulate_reused
 sgd = PersistentSGD(0.005, 3.0, 0.5, 0.5, sphere=True)
 runs = simulate_reused(
     dimfree.PhaseRetrieval(), sgd, "spectral", 60, [0.0, 0.3], runs=8, datasets=4, key=jax.random.key(0)

@@ -28,7 +28,7 @@ def test_every_printed_equation_has_its_verdict(paper):
     assert not [each.where for each in found if each.verdict == "differs"]
     assert len({each.where for each in found}) == len(found) == NUMBER[paper]
     for each in found:
-        shown = each.to_dict()["derived_minus_printed"]
+        shown = [each.to_latex(rest) for rest in each.difference(each.printed)]
         assert bool(shown) == (each.where in MISPRINTS[paper]), each.where
 
 

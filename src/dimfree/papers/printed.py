@@ -98,17 +98,6 @@ class PrintedEquation:
 
         return sympy.latex(sympy.factor_terms(sympy.expand(expression)))
 
-    def to_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return {
-            "where": self.where,
-            "statement": self.statement,
-            "verdict": self.verdict,
-            "derived_minus_printed": [self.to_latex(each) for each in self.difference(self.printed)],
-            "correction": self.correction,
-            "remark": self.remark,
-        }
-
 
 def printed_equations(paper: str) -> tuple[PrintedEquation, ...]:
     """Every printed equation of a publication that is polynomial in the order parameters, compared symbol by symbol.

@@ -198,10 +198,6 @@ class Store:
                     f"{found} chunks. Copy it again, or remove its directory `done` and run the study again."
                 )
 
-    def size(self) -> int:
-        """Bytes in the store."""
-        return int(self.files.system.du(self.files.root))
-
     def arrays(self) -> Any:
         """The Zarr store of the arrays."""
         path = self.files.path(_ARRAYS)

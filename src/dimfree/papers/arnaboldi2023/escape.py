@@ -409,9 +409,9 @@ def _noise() -> tuple[Claim, ...]:
     )
 
 
-def _hypergeometric(argument: float, terms: int = 200) -> float:
-    """2F2(1, 1; 3/2, 2; argument) by its series, for moderate arguments."""
-    n = np.arange(terms)
+def _hypergeometric(argument: float) -> float:
+    """2F2(1, 1; 3/2, 2; argument) by 200 terms of its series, for moderate arguments."""
+    n = np.arange(200)
     # (1)_n (1)_n / ((3/2)_n (2)_n n!) = Gamma(3/2) / (Gamma(n + 3/2) (n + 1))
     logs = gammaln(1.5) - gammaln(n + 1.5) - np.log(n + 1.0) + n * np.log(abs(argument))
     return float(np.sum(np.sign(argument) ** n * np.exp(logs)))

@@ -45,7 +45,7 @@ class _Averages:
             total = total + self.fields.number(a / P) * field**2
         return sign * total
 
-    def increments(self, error: Any, *, first: Any = 1, second: Any = 1) -> list[Any]:
+    def increments(self, error: Any) -> list[Any]:
         """Means of the increments (7)-(9) over gamma / (p d), in the order of the derived drift, with |x| = 1."""
         found = []
         for key in self.result.drift:
@@ -56,11 +56,11 @@ class _Averages:
             if field == "readout":
                 found.append(self.mean(error * u[0] ** 2))
             elif field == "M":
-                found.append(first * self.mean(2 * a[0] * error * u[0] * self.star))
+                found.append(self.mean(2 * a[0] * error * u[0] * self.star))
             else:
                 gradient = self.mean(2 * (a[0] + a[1]) * error * u[0] * u[1])
                 square = self.mean(4 * a[0] * a[1] * error**2 * u[0] * u[1])
-                found.append(first * gradient + second * self.gamma / P * square)
+                found.append(gradient + self.gamma / P * square)
         return found
 
 

@@ -37,9 +37,9 @@ def binary_limit(snr: float, ridge: float, rate: float = 1.0) -> MeanLimit:
     return ode(Mixture.binary(2, snr), training(ridge, rate))
 
 
-def xor_limit(snr: float, ridge: float, rate: float = 1.0) -> MeanLimit:
+def xor_limit(snr: float, ridge: float) -> MeanLimit:
     """Four neurons on the XOR mixture, section 5."""
-    return ode(Mixture.xor(4, snr), training(ridge, rate))
+    return ode(Mixture.xor(4, snr), training(ridge))
 
 
 def ring_level(ridge: float, clusters: int) -> float:

@@ -38,11 +38,11 @@ def fractions(axes: "matplotlib.axes.Axes", found: float, predicted: float, runs
     axes.legend(loc="upper left")
 
 
-def legend_above(axes: "matplotlib.axes.Axes", share: float = 0.25, ncols: int = 2) -> None:
-    """A legend at the top, in room made for it: a share of the height."""
+def legend_above(axes: "matplotlib.axes.Axes") -> None:
+    """A legend at the top, in room made for it: a quarter of the height."""
     low, high = axes.get_ylim()
-    axes.set_ylim(low, high + share * (high - low))
-    axes.legend(loc="upper center", fontsize=9, ncols=ncols)
+    axes.set_ylim(low, high + 0.25 * (high - low))
+    axes.legend(loc="upper center", fontsize=9, ncols=2)
 
 
 def spread(axes: "matplotlib.axes.Axes", times, mean, deviation, colour: str, label: str) -> None:

@@ -44,12 +44,12 @@ def effective(m: float, r2: float, order: int, snr: float, c: float) -> np.ndarr
     )
 
 
-def critical_snr(order: int, c: float = 1.0) -> float:
-    """The snr from which there are fixed points with an overlap, for step size c / n: eq. (D.4), derived anew."""
+def critical_snr(order: int) -> float:
+    """The snr from which there are fixed points with an overlap, for step size 1 / n: eq. (D.4), derived anew."""
     if order == 2:
-        return c
+        return 1.0
     ratio = 2 * (order - 1) / order
-    return c ** (order / 2) * ratio ** (order - 1) * (order / (order - 2)) ** ((order - 2) / 2)
+    return ratio ** (order - 1) * (order / (order - 2)) ** ((order - 2) / 2)
 
 
 def _equations() -> tuple[Claim, ...]:
@@ -102,8 +102,8 @@ def _overlap_rates(limit: MeanLimit, overlaps, r2):
     return jax.vmap(lambda m: rates_at(limit, jnp.stack([m, r2]))[0])(overlaps)
 
 
-def _is_stable(order: int, snr: float, m: float, c: float = 1.0) -> float:
-    return float(top_eigenvalue(jacobian(tensor_limit(order, snr, c), [m, c])) < 0)
+def _is_stable(order: int, snr: float, m: float) -> float:
+    return float(top_eigenvalue(jacobian(tensor_limit(order, snr), [m, 1.0])) < 0)
 
 
 def _fixed_points() -> tuple[Claim, ...]:
@@ -239,13 +239,13 @@ def time_to_learn(snr: float, n: float) -> float:
     return float(np.trapezoid(overlaps / drift, np.log(overlaps)))
 
 
-def rescaled(order: int, snr: float, r2: float, c: float = 1.0) -> np.ndarray:
-    """Eq. (3.2): the rate of u_1, its noise per time, the drift of u_2; with c = 1 in the source."""
+def rescaled(order: int, snr: float, r2: float) -> np.ndarray:
+    """Eq. (3.2): the rate of u_1, its noise per time, the drift of u_2."""
     return np.array(
         [
             2 * (2 * snr * (order == 2) - order * r2 ** (order - 1)),
-            4 * c * order * r2 ** (order - 1),
-            -4 * order * r2 ** (order - 1) * (r2 - c),
+            4 * order * r2 ** (order - 1),
+            -4 * order * r2 ** (order - 1) * (r2 - 1),
         ]
     )
 
@@ -363,8 +363,9 @@ def _runs_that_explode(order: int, strength: float, n: int, runs: int) -> tuple[
     return fraction, (fraction * (1 - fraction) / runs) ** 0.5
 
 
-def escape_probability(drift, variance: float, level: float = 15.0, paths: int = 8_000, steps: int = 1_000) -> float:
-    """The probability that a diffusion from N(0, 1) reaches a level by time 1, by Euler-Maruyama."""
+def escape_probability(drift, variance: float) -> float:
+    """The probability that a diffusion from N(0, 1) reaches 15 by time 1, by Euler-Maruyama."""
+    level, paths, steps = 15.0, 8_000, 1_000
     draws = np.random.default_rng(5)
     u = draws.normal(size=paths)
     out = np.zeros(paths, bool)

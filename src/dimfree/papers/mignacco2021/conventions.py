@@ -44,14 +44,14 @@ def warm(overlap: ArrayLike, Q: ArrayLike = 1.0) -> State:
 
 def algorithms(
     rate: float,
-    samples: float = 3.0,
     *,
     batch_fraction: float = 0.5,
     persistence: float = 1.0,
     sphere: bool = True,
     ridge: float = 0.0,
 ) -> dict[str, ReusedData]:
-    """The three that figures 2, 3 and B.1 to B.3 compare, by their names."""
+    """The three that figures 2, 3 and B.1 to B.3 compare, by their names; on 3 samples per dimension."""
+    samples = 3.0
     return {
         "GD": GradientDescent(rate, samples, sphere, ridge),
         "SGD": MultiPassSGD(rate, samples, batch_fraction, sphere, ridge),
