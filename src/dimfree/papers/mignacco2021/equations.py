@@ -1,6 +1,7 @@
 """Section 4 and appendix A: the equations of the mean-field theory, and what its misprints would do."""
 
-import equinox as eqx
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -52,33 +53,29 @@ def exact_overlap(times: np.ndarray, samples: float, overlap: float, batch_fract
 class ByTangents(Process):
     """The theory with its response from tangents, eqs. (A.21) and (A.22), and from nothing else."""
 
-    def _with_flips(self, memory, kernels, paths, k, impulse):
+    def _with_flips(self, memory, kernels, paths, k, impulse, correlation):
         return memory
 
 
 class PrintedResponse(ByTangents):
     """Eq. (A.21) as printed: M_R with another factor 1 / batch_fraction, and delta nu as it is."""
 
-    def _move_weights(self, kernels, paths, k, impulse, memory):
+    def _move_weights(self, kernels, paths, k, impulse, memory, correlation):
         # What is remembered of earlier times is -M_R; delta nu is at both ends of the step itself.
         earlier = jnp.arange(memory.size) < k
         printed = jnp.where(earlier, memory / self.algorithm.batch_fraction, memory)
-        return super()._move_weights(kernels, paths, k, impulse, printed)
+        return super()._move_weights(kernels, paths, k, impulse, printed, correlation)
 
 
 class PrintedMultiplier(ByTangents):
     """Eq. (A.23) as printed, for gradient descent without the sphere: its multiplier has the mean curvature as well."""
 
-    def _move_weights(self, kernels, paths, k, impulse, memory):
-        moved = super()._move_weights(kernels, paths, k, impulse, memory)
+    def _move_weights(self, kernels, paths, k, impulse, memory, correlation):
+        row = super()._move_weights(kernels, paths, k, impulse, memory, correlation)
         curvature = self._force(paths.field, paths, kernels.overlap[k])[1]
         half = 0.5 * self.samples * jnp.mean(paths.weight * curvature) * (self.times[k + 1] - self.times[k])
         lost = kernels.overlap[k] * ((1 - half) / (1 + half) - 1)
-        return _with_overlap(moved, k, moved.overlap[k + 1] + lost)
-
-
-def _with_overlap(kernels, k, value):
-    return eqx.tree_at(lambda each: each.overlap, kernels, kernels.overlap.at[k + 1].set(value))
+        return dataclasses.replace(row, overlap=row.overlap + lost)
 
 
 def populations(
