@@ -30,11 +30,11 @@ class Table:
         return tuple(str(key) for key in keys) in self.rows()
 
     def add(self, row: dict[str, object], *, digits: int = 6) -> None:
-        """One row more, at once: numbers with so many digits, the rest as it prints."""
-        new = not self.path.exists()
+        """One row more, at once, or another in its place: numbers with so many digits, the rest as it prints."""
+        written = {k: f"{v:.{digits}g}" if isinstance(v, float) else str(v) for k, v in row.items()}
+        rows = self.rows() | {tuple(written[key] for key in self.keys): written}
         self.path.parent.mkdir(exist_ok=True)
-        with self.path.open("a", newline="") as file:
+        with self.path.open("w", newline="") as file:
             writer = csv.DictWriter(file, self.columns, lineterminator="\n")
-            if new:
-                writer.writeheader()
-            writer.writerow({k: f"{v:.{digits}g}" if isinstance(v, float) else v for k, v in row.items()})
+            writer.writeheader()
+            writer.writerows(rows.values())

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
         TwoLayer,
     )
     from .simulation import random_state, simulate, simulate_reused
-    from .solving import MeanFieldSolution, dmft, solve
+    from .solving import DMFTSolution, dmft, solve
     from .state import State, WideState
     from .studies import Study, open_study
     from .symbolic import SymbolicLimit, equations
@@ -103,7 +103,7 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "solve",
     "simulate",
     "dmft",
-    "MeanFieldSolution",
+    "DMFTSolution",
     "simulate_reused",
     "Trajectory",
     "Outcome",
@@ -219,7 +219,7 @@ _HOMES = {
     ),
     "gaussian.hermite": ("hermite_coefficients",),
     "gaussian.rules": ("GaussHermite", "Sobol"),
-    "solving": ("MeanFieldSolution", "dmft", "solve"),
+    "solving": ("DMFTSolution", "dmft", "solve"),
     "trajectory": ("Outcome", "Trajectory"),
     "checking": ("CheckResult", "check"),
     "citations": ("cite",),

@@ -9,7 +9,7 @@ from .algorithms import OnlineSGD, PersistentSGD, ReusedData
 from .errors import InvalidInput
 from .limits import DiffusionLimit, LinearNoiseLimit, MeanFieldLimit, MeanLimit, RescaledLimit
 from .problems import Problem
-from .solving import MeanFieldSolution
+from .solving import DMFTSolution
 from .trajectory import Trajectory
 
 _ENTRIES = {
@@ -139,7 +139,7 @@ def _sources(item: Any) -> tuple[str, ...]:
         return (*item.problem.sources, *_LIMITS["SDE"])
     if isinstance(item, RescaledLimit):
         return _LIMITS["rescaled"]
-    if isinstance(item, MeanFieldSolution):
+    if isinstance(item, DMFTSolution):
         return _sources(item.trajectory)
     if isinstance(item, Trajectory):
         limit, _, _ = dict(item.provenance).get("limit", "").partition(",")

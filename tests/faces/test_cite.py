@@ -61,7 +61,7 @@ def test_reused_data_brings_the_sources_of_its_mean_field_theory():
     assert keys(dimfree.cite(dimfree.PersistentSGD(0.1, 2.0, 0.5, 1.0))) == {"dimfree", "mignacco2021"}
     path = trajectory(dimfree.SpikedTensor(2, 1.0), "dynamical mean-field theory, flow")
     none = np.zeros((0, 0))
-    solution = dimfree.MeanFieldSolution(path, path.state, np.zeros(0), {}, {}, none, none, none, none)
+    solution = dimfree.DMFTSolution(path, path.state, np.zeros(0), {}, {}, none, none, none, none)
     for result in (path, solution):
         assert keys(dimfree.cite(result)) == {"dimfree", "benarous2022", "mignacco2021"}
 

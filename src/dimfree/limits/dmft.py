@@ -42,6 +42,8 @@ from ..problems import FieldProblem
 
 _PIVOT = 1e-12  # of the variance: what of a field is not determined by its past, below which all of it is
 _IMPLICIT = 12  # Newton steps for the field at the end of a step
+_DAMPING = 2.0  # of corrections of an implicit step: the fastest relaxation of weights in units of the mean one
+_PER_PULL, _FEWEST, _MOST = 4.0, 3, 12  # corrections, in proportion to how much a step relaxes, within these bounds
 _LANDMARK = 0.1  # of the variance: what of a field is not known from the landmarks before, where there is a new one
 _SPREAD = 1.7  # variance of the fields at the start that are sampled, in units of the true one
 _SHARE = 8  # parts of a step at which it is looked whether a sample is in the batch
@@ -241,17 +243,27 @@ class Process(eqx.Module):
         # To begin with, the force at the end of the step is that at its start, and so are the weights.
         now = paths.tangent
         ending = Tangent(own=jnp.ones(now.own.shape), past=now.past, expected=now.expected)
-        memory = self._memory(paths, k, left_slope, right * curvature, ending)
-        field, impulse = paths.field, left_impulse + right * force
-        row = self._move_weights(kernels, paths, k, impulse, memory, kernels.correlation[k])
-        # An implicit step is corrected once, an explicit one is right at the first.
-        for _ in range(2 if self.flow else 1):
-            field, force, curvature, impulse = self._move_samples(row, paths, k, left_impulse, right)
+        pushed = self._pushed(paths, k, left_slope, right * curvature, ending, left_impulse + right * force)
+        # What weights do to samples in a step comes back to them with the opposite sign and this many times as large: a
+        # correction is taken in part, or those of a long step would grow.
+        pull = _mean(right * jnp.abs(curvature), paths) * self.samples
+        share = 1 / (1 + _DAMPING * pull)
+
+        def correct(_, carry):
+            pushed, _, _, _, correlation = carry
+            row = self._move_weights(kernels, paths, k, pushed[0], pushed[1], correlation)
+            field, curvature, impulse = self._move_samples(row, paths, k, left_impulse, right)
             ending = self._tangent(row.response, kernels.memory, paths, k, left_slope, right * curvature)
-            memory = self._memory(paths, k, left_slope, right * curvature, ending)
-            row = self._move_weights(kernels, paths, k, impulse, memory, row.correlation)
-        start, end = (_along(tangent, paths, at) for tangent, at in ((now, k), (ending, k + 1)))
-        impulse_tangent = left_slope * start + right * curvature * end
+            again = self._pushed(paths, k, left_slope, right * curvature, ending, impulse)
+            pushed = jax.tree.map(lambda old, new: old + share * (new - old), pushed, again)
+            return pushed, field, curvature, ending, row.correlation
+
+        # An explicit step is right at the first.
+        corrections = jnp.clip(jnp.ceil(_PER_PULL * pull), _FEWEST, _MOST).astype(int) if self.flow else 1
+        carry = (pushed, paths.field, curvature, ending, kernels.correlation[k])
+        pushed, field, curvature, ending, correlation = jax.lax.fori_loop(0, corrections, correct, carry)
+        impulse, memory, impulse_tangent = pushed
+        row = self._move_weights(kernels, paths, k, impulse, memory, correlation)
         overlap = (kernels.overlap[k] + row.overlap) / 2
         bend = self._bend(paths, overlap, left, right, field, impulse) if self.flow else jnp.zeros(())
         paths = dataclasses.replace(
@@ -270,6 +282,11 @@ class Process(eqx.Module):
             bend=population.bend.at[k].set(bend),
             rate=population.rate.at[k].set(self._rate(curvature, paths)),
         )
+
+    def _pushed(self, paths: Paths, k, left_slope, right_slope, ending: Tangent, impulse):
+        """What the samples do in step k: their impulses, the averages of the derivatives, those along the direction."""
+        start, end = (_along(tangent, paths, at) for tangent, at in ((paths.tangent, k), (ending, k + 1)))
+        return impulse, self._memory(paths, k, left_slope, right_slope, ending), left_slope * start + right_slope * end
 
     def _bend(self, paths: Paths, overlap, left, right, field, impulse) -> Float[Array, ""]:
         share = left + right
@@ -360,12 +377,12 @@ class Process(eqx.Module):
         return memory + (kernels.landmarks @ missing) @ kernels.landmarks
 
     def _move_samples(self, row: Row, paths: Paths, k, left_impulse, right):
-        """Field, force and its derivative at time k + 1, and the impulse of the step."""
+        """The field at time k + 1, the derivative of its force, and the impulse of the step."""
         response = row.response
         rest = row.factor @ paths.normals - response @ paths.impulse - response[k] * left_impulse
         if not self.flow:
-            force, curvature = self._force(rest, paths, row.overlap)
-            return rest, force, curvature, left_impulse
+            curvature = self._force(rest, paths, row.overlap)[1]
+            return rest, curvature, left_impulse
 
         def newton(_, field):
             force, curvature = self._force(field, paths, row.overlap)
@@ -374,7 +391,7 @@ class Process(eqx.Module):
 
         field = jax.lax.fori_loop(0, _IMPLICIT, newton, paths.field)
         force, curvature = self._force(field, paths, row.overlap)
-        return field, force, curvature, left_impulse + right * force
+        return field, curvature, left_impulse + right * force
 
     def _tangent(self, response, memory, paths: Paths, k, left_slope, right_slope) -> Tangent:
         """The derivatives of the field at time k + 1, whose impulse has these slopes at both ends of the step."""

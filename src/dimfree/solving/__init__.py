@@ -1,6 +1,6 @@
 """How a limit is integrated."""
 
-from .populations import MeanFieldSolution, dmft
+from .populations import DMFTSolution, dmft
 from .solve import solve
 
-__all__ = ["MeanFieldSolution", "dmft", "solve"]
+__all__ = ["DMFTSolution", "dmft", "solve"]

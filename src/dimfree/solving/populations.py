@@ -33,7 +33,7 @@ _SEGMENT = 16  # steps between two looks at how far it is, when it can also be i
 
 
 @dataclasses.dataclass(frozen=True)
-class MeanFieldSolution:
+class DMFTSolution:
     """What a dynamical mean-field theory predicts, with its errors; it prints as a table.
 
     **Attributes:**
@@ -91,7 +91,7 @@ def dmft(
     store: str | Path | None = None,
     memory: int = 2**31,
     progress: bool = False,
-) -> MeanFieldSolution:
+) -> DMFTSolution:
     r"""Reused data in the limit $d \to \infty$ at a fixed number of samples per dimension, by DMFT.
 
     With `flow` the learning rate vanishes as well, and
@@ -272,9 +272,7 @@ def _population(solver: Process, start: State, paths: int, key: PRNGKeyArray, fi
     return curves
 
 
-def _solution(
-    problem, algorithm, start: State, times, found: list[list[_Curves]], cost, key, flow
-) -> MeanFieldSolution:
+def _solution(problem, algorithm, start: State, times, found: list[list[_Curves]], cost, key, flow) -> DMFTSolution:
     finest = found[0]
     completed = [curves for curves in finest if np.isfinite(curves["M"]).all()]
     if not completed:
@@ -313,7 +311,7 @@ def _solution(
         ),
     )
     kernels = ("correlation", "response", "force_correlation", "memory")
-    return MeanFieldSolution(
+    return DMFTSolution(
         trajectory=trajectory,
         mean=_states(mean["Q"], mean["M"], start),
         training_loss=mean["training_loss"],

@@ -9,7 +9,7 @@ from ..errors import InvalidInput
 _FIRST_STEP = 0.02
 _GROWTH = 0.08  # of a step, from one to the next
 _IN_BATCH = 0.8  # longest step, in units of the time over which a batch is correlated
-_STABLE = 1.0  # and in units of the time over which weights relax, because what they make of each other is explicit
+_STABLE = 3.0  # and in units of the time over which weights relax: as far as corrections of a step were seen to follow
 _FEWEST = 0.02  # of the largest error of a step: what is assumed of one that has less, so that steps stay comparable
 
 

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from ...algorithms import GradientDescent, Langevin, PersistentSGD, ReusedData
-from ...solving import MeanFieldSolution, dmft
+from ...solving import DMFTSolution, dmft
 from ..claims import Claim
 from ..look import DARK, GREY, RED, in_style, panels
 from ..paper import Reproduction, Size
@@ -39,7 +39,7 @@ _LONGER_THEORY = {"quick": _Theory(0.6, 4_096, 4, 1.0), "full": _Theory(5.0, 8_1
 _ONE_LANDSCAPE = {"quick": 24, "full": 100}  # runs on one dataset, lower panels of figure 1
 
 
-def _solved(algorithm: ReusedData, overlap: float, theory: _Theory, seed: int) -> MeanFieldSolution:
+def _solved(algorithm: ReusedData, overlap: float, theory: _Theory, seed: int) -> DMFTSolution:
     return dmft(
         PHASE,
         algorithm,
@@ -52,7 +52,7 @@ def _solved(algorithm: ReusedData, overlap: float, theory: _Theory, seed: int) -
     )
 
 
-def _draw(axes: "matplotlib.axes.Axes", runs: Measured, solution: MeanFieldSolution, rate: float, name: str) -> None:
+def _draw(axes: "matplotlib.axes.Axes", runs: Measured, solution: DMFTSolution, rate: float, name: str) -> None:
     """Simulation as points, theory as a line in a band of two standard errors."""
     simulated, mean = (
         (runs.m, np.asarray(solution.mean.M)[:, 0, 0]) if name == "M" else (runs.loss, solution.training_loss)
@@ -63,7 +63,7 @@ def _draw(axes: "matplotlib.axes.Axes", runs: Measured, solution: MeanFieldSolut
     axes.fill_between(solution.time + rate, mean - error, mean + error, color=RED, alpha=0.25, linewidth=0)
 
 
-def _compared(where: str, runs: Measured, solution: MeanFieldSolution, plan: Plan) -> Claim:
+def _compared(where: str, runs: Measured, solution: DMFTSolution, plan: Plan) -> Claim:
     """The average overlap of both at some times."""
     times = np.array([time for time in _TIMES if time <= solution.time[-1] + 1e-9])
     simulated = np.interp(times, runs.time, runs.m.mean(axis=0))
@@ -205,7 +205,7 @@ def _both_panels(size: Size, algorithm: ReusedData, name: str, words: str, seed:
     )
 
 
-def _losses(name: str, runs: Measured, solution: MeanFieldSolution, plan: Plan) -> Claim:
+def _losses(name: str, runs: Measured, solution: DMFTSolution, plan: Plan) -> Claim:
     """The training loss of both."""
     times = np.array([time for time in _TIMES if time <= solution.time[-1] + 1e-9])
     simulated = np.interp(times, runs.time, runs.loss.mean(axis=0))
