@@ -114,7 +114,8 @@ def dmft(
       steps are chosen by the errors of those of a first population, which says nothing of what they add up to later.
     - `key`: random key.
     - `target_error`: of the overlap M at any time.
-    - `paths`: of a population, a power of two; up to 8,192 by themselves, as far as the memory goes.
+    - `paths`: of a population, a power of two; up to 8,192 by themselves, as far as the memory goes. Long times need
+      many: in the noise of a thousand, gradient descent on phase retrieval loses itself after t = 20.
     - `most_populations`: after which it stops, whatever the error.
     - `flow`: whether the learning rate vanishes.
     - `store`: a directory for finished populations; what is there from an earlier call like this one is not done again.
