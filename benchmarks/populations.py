@@ -15,7 +15,7 @@ import numpy as np
 
 import dimfree
 from dimfree.gaussian.rules import sobol_normals
-from dimfree.limits.dmft import Kernels, Population, Process, _along, _next_row
+from dimfree.limits.dmft import Kernels, Population, Process, _next_row
 
 from .reused import PHASE
 from .timing import Row, against, growth
@@ -37,11 +37,10 @@ def iterated(process: Process, kernels: Kernels, start: Population, damping) -> 
     def make(k, carry):
         paths, memory = carry
         force, curvature = process._force(paths.field, paths, kernels.overlap[k])
-        impulse, slope, response = durations[k] * force, durations[k] * curvature, kernels.response[k + 1]
-        ending = process._tangent(response, kernels.memory, paths, k, slope, jnp.zeros_like(slope))
-        memory = memory.at[k].set(process._memory(paths, k, slope, jnp.zeros_like(slope), ending))
+        slope, response, none = durations[k] * curvature, kernels.response[k + 1], jnp.zeros_like(curvature)
+        ending = process._tangent(response, kernels.memory, paths, k, slope, none)
+        impulse, row, tangent = process._pushed(paths, k, slope, none, ending, durations[k] * force)
         impulses = paths.impulse.at[k].set(impulse)
-        tangent = slope * _along(paths.tangent, paths, k)
         paths = dataclasses.replace(
             paths,
             field=kernels.factor[k + 1] @ paths.normals - response @ impulses,
@@ -49,7 +48,7 @@ def iterated(process: Process, kernels: Kernels, start: Population, damping) -> 
             impulse=impulses,
             impulse_tangent=paths.impulse_tangent.at[k].set(tangent.astype(jnp.float32)),
         )
-        return paths, memory
+        return paths, memory.at[k].set(row)
 
     paths, memory = jax.lax.fori_loop(0, steps, make, (start.paths, jnp.zeros_like(kernels.memory)))
 

@@ -128,4 +128,7 @@ class OnlineSGD(eqx.Module):
 def check_online_sgd(algorithm: object) -> None:
     """An error if this is no one-pass SGD."""
     if not isinstance(algorithm, OnlineSGD):
-        raise InvalidInput(f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...).")
+        raise InvalidInput(
+            f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...). Algorithms that reuse "
+            "their data are simulated by dimfree.simulate_reused."
+        )

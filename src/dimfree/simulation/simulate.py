@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import ArrayLike
 
 from ..algorithms import OnlineSGD
+from ..algorithms.online import check_online_sgd
 from ..errors import InvalidInput, check_key, is_concrete, positive_integer
 from ..problems import Problem
 from ..problems.base import check_problem
@@ -58,11 +59,7 @@ def simulate(
     - `progress`: whether to say what it will cost and show how far it is.
     """
     check_problem(problem)
-    if not isinstance(algorithm, OnlineSGD):
-        raise InvalidInput(
-            f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...). Algorithms that reuse "
-            "their data are simulated by dimfree.simulate_reused."
-        )
+    check_online_sgd(algorithm)
     d = positive_integer(d, "d")
     runs = positive_integer(runs, "runs")
     states = check_starts(problem, start, runs, trained=algorithm.readout_rate is not None)
