@@ -7,7 +7,7 @@ import numpy as np
 
 from .algorithms import OnlineSGD
 from .algorithms.schedules import Schedule
-from .errors import InvalidInput, positive_integer
+from .errors import InvalidInput, positive_integer, positive_number
 from .limits import MeanLimit, ode
 from .problems import Problem
 from .simulation import simulate
@@ -126,8 +126,7 @@ def check(
     if alpha is None:
         rate = algorithm.learning_rate
         alpha = 2.0 if isinstance(rate, Schedule) else float(np.clip(0.5 / np.asarray(rate), 0.5, 5.0))
-    if not (np.isfinite(alpha) and alpha > 0):
-        raise InvalidInput(f"alpha = {alpha} was given; it must be positive (samples per dimension).")
+    positive_number(alpha, "alpha", meaning=" (samples per dimension)")
     times = np.linspace(0.0, alpha, _TIMES)
     theory = solve(limit, start, times)
     if int(theory.outcome) == Outcome.DIVERGED:

@@ -1,5 +1,6 @@
 """Checks at the edge of the library: what was given, what is wrong, what to do."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -52,6 +53,15 @@ def check_finite(array: Any, name: str) -> None:
 
 def nonnegative_number(value: Any, name: str, *, meaning: str = "") -> None:
     """Check that this is one number, finite and not negative; of traced values the shape only."""
+    _check_number(value, name, lambda number: number >= 0, f"finite, zero or positive{meaning}", meaning)
+
+
+def positive_number(value: Any, name: str, *, meaning: str = "") -> None:
+    """Check that this is one number, finite and above zero; of traced values the shape only."""
+    _check_number(value, name, lambda number: number > 0, f"positive and finite{meaning}", meaning)
+
+
+def _check_number(value: Any, name: str, allowed: Callable[[Any], Any], wanted: str, meaning: str) -> None:
     if np.ndim(value) > 0:
         raise InvalidInput(f"{name} = {value} was given; it must be one number{meaning}. Use jax.vmap to go over many.")
     if not is_concrete(value):
@@ -60,12 +70,4 @@ def nonnegative_number(value: Any, name: str, *, meaning: str = "") -> None:
         number = np.asarray(value, dtype=float)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} = {value!r} was given; it must be a number{meaning}.") from error
-    words = f"{name} = {value} was given; it must be finite, zero or positive{meaning}."
-    require(np.isfinite(number) and number >= 0, words)
-
-
-def positive_number(value: Any, name: str) -> None:
-    """Check that this is one number, finite and above zero; of traced values the shape only."""
-    nonnegative_number(value, name)
-    if is_concrete(value):
-        require(np.asarray(value) > 0, f"{name} = {value} was given; it must be positive.")
+    require(np.isfinite(number) and allowed(number), f"{name} = {value} was given; it must be {wanted}.")
