@@ -15,7 +15,7 @@ if os.environ.setdefault("JAX_ENABLE_X64", "1") not in ("0", "false", "False") a
     sys.modules["jax"].config.update("jax_enable_x64", True)
 
 if TYPE_CHECKING:
-    from . import plot
+    from . import plot, quadratic
     from .algorithms import GradientDescent, Langevin, MultiPassSGD, OnlineSGD, PersistentSGD, PiecewiseLinear
     from .analysis import (
         BestLearningRate,
@@ -30,23 +30,15 @@ if TYPE_CHECKING:
         basins,
         best_learning_rate,
         best_schedule,
-        closest_solution,
-        conserved_frame,
         critical_points,
-        degrees_of_freedom,
         exit_time,
         fixed_points,
         hessian,
         information_exponent,
-        late_risk,
-        norm_learning,
         overparameterisation_gain,
         particle_error,
-        plateau,
-        quadratic_critical_points,
         regimes,
         sample_complexity,
-        solution_manifold_dimension,
     )
     from .checking import CheckResult, check
     from .citations import cite
@@ -131,14 +123,7 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "hessian",
     "HessianSpectrum",
     "critical_points",
-    "quadratic_critical_points",
-    "plateau",
-    "norm_learning",
-    "closest_solution",
-    "conserved_frame",
-    "solution_manifold_dimension",
-    "degrees_of_freedom",
-    "late_risk",
+    "quadratic",
     "Study",
     "open_study",
     "equations",
@@ -184,23 +169,15 @@ _HOMES = {
         "basins",
         "best_learning_rate",
         "best_schedule",
-        "closest_solution",
-        "conserved_frame",
         "critical_points",
-        "degrees_of_freedom",
         "exit_time",
         "fixed_points",
         "hessian",
         "information_exponent",
-        "late_risk",
-        "norm_learning",
         "overparameterisation_gain",
         "particle_error",
-        "plateau",
-        "quadratic_critical_points",
         "regimes",
         "sample_complexity",
-        "solution_manifold_dimension",
     ),
     "symbolic": ("SymbolicLimit", "equations"),
     "papers": ("Claim", "Reproduction", "claims", "reproduce"),
@@ -225,12 +202,13 @@ _HOMES = {
     "citations": ("cite",),
     "errors": ("InvalidInput",),
 }
+_MODULES = ("plot", "quadratic")  # public as a whole
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "plot":
-        return importlib.import_module(".plot", __name__)
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version("dimfree")
     if name not in _MODULE_OF:

@@ -138,7 +138,7 @@ def test_a_quadratic_network_has_its_critical_points_as_families():
     found = fixed_points(limit, key=jax.random.key(0), starts=64)
     near = [point for point in found if point.risk < 2]
     expected = sorted(
-        (float(limit.problem.risk(state)), s + r) for (s, r), state in dimfree.quadratic_critical_points(2, 1).items()
+        (float(limit.problem.risk(state)), s + r) for (s, r), state in dimfree.quadratic.critical_points(2, 1).items()
     )
     # Label noise splits the solution in two rings, 0.002 apart: one with the second direction empty, which repels.
     expected = [expected[0], *expected]

@@ -10,7 +10,7 @@ import pytest
 import scipy.linalg
 
 import dimfree
-from dimfree.analysis.critical_points import critical_points, quadratic_critical_points
+from dimfree.analysis.critical_points import critical_points
 from dimfree.analysis.landscape import hessian
 from dimfree.analysis.symmetries import find_symmetries
 from dimfree.gaussian.relu_curvature import relu_derivatives
@@ -72,7 +72,7 @@ def assert_dense(problem, students, teachers, sphere=False, tolerance=EXACT):
 )
 def test_quadratic_critical_points_have_no_gradient_and_the_dense_hessian(p, k, d):
     problem = dimfree.TwoLayer(p, k, "square")
-    for (s, r), state in quadratic_critical_points(p, k).items():
+    for (s, r), state in dimfree.quadratic.critical_points(p, k).items():
         if r > d - k:
             continue
         teachers = np.eye(k, d)
@@ -165,7 +165,7 @@ def combined(pairs):
 @pytest.mark.parametrize(("d", "p", "k"), [(12, 4, 2), (15, 5, 3), (12, 3, 1), (10**6, 4, 2)])
 def test_spectra_of_quadratic_networks(d, p, k):
     # Bocchi et al. 2026, Section 7.2.2, whose loss is e^2: half of its eigenvalues.
-    points = quadratic_critical_points(p, k)
+    points = dimfree.quadratic.critical_points(p, k)
     expected = {
         (0, 0): [(-4 / p * (1 + 2 / k), p * k), (-4 / p, p * (d - k))],
         (0, p): [
@@ -385,7 +385,7 @@ def test_many_fields_by_quasi_monte_carlo():
 
     sampled, known = dimfree.LocalFields(loss, 2, 2), dimfree.TwoLayer(2, 2, "square")
     for point in ((0, 2), (2, 0)):
-        state = quadratic_critical_points(2, 2)[point]
+        state = dimfree.quadratic.critical_points(2, 2)[point]
         one, two = hessian(sampled, state, 7), hessian(known, state, 7)
         assert np.abs(spectrum(one) - spectrum(two)).max() < one.tolerance < 0.2
         assert (one.negative, one.symmetric, one.positive) == (two.negative, two.symmetric, two.positive)
@@ -458,7 +458,7 @@ def test_flat_directions_of_unequal_readouts_are_symmetric_too():
     ("p", "k"), [(2, 1), pytest.param(2, 2, marks=pytest.mark.slow), pytest.param(3, 2, marks=pytest.mark.slow)]
 )
 def test_search_finds_members_of_the_list_only(p, k):
-    known = quadratic_critical_points(p, k)
+    known = dimfree.quadratic.critical_points(p, k)
     problem = dimfree.TwoLayer(p, k, "square")
     table = {
         (s, r): np.array([problem.risk(state), *np.linalg.eigvalsh(state.Q), *np.linalg.svd(state.M)[1]])
@@ -500,7 +500,7 @@ def test_search_on_the_sphere(activation):
 
 @pytest.mark.parametrize(("p", "k"), [(5, 3), (2, 5)])
 def test_list_of_quadratic_critical_points(p, k):
-    points = quadratic_critical_points(p, k)
+    points = dimfree.quadratic.critical_points(p, k)
     assert len(points) == sum(p - s + 1 if s < k else 1 for s in range(min(p, k) + 1))
     problem = dimfree.TwoLayer(p, k, "square", noise=0.2)
 
@@ -519,7 +519,7 @@ def test_list_of_quadratic_critical_points(p, k):
 
 
 def test_the_spectrum_prints_as_a_table():
-    text = str(hessian(dimfree.TwoLayer(4, 2, "square"), quadratic_critical_points(4, 2)[2, 0], d=3_000))
+    text = str(hessian(dimfree.TwoLayer(4, 2, "square"), dimfree.quadratic.critical_points(4, 2)[2, 0], d=3_000))
     assert text.splitlines()[0] == "Minimum to second order, with flat directions: 5 of symmetry, 5996 not."
     assert "negative 0, flat 6001 (5 of symmetry), positive 5999" in text
     rows = [line.split() for line in text.splitlines()[5:]]

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import dimfree
-from dimfree.analysis.quadratic_networks import norm_learning, plateau
-from dimfree.analysis.solution_manifold import (
+from dimfree.quadratic import (
     closest_solution,
     conserved_frame,
     degrees_of_freedom,
     late_risk,
+    norm_learning,
+    plateau,
     solution_manifold_dimension,
 )
 

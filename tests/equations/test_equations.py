@@ -257,7 +257,7 @@ def test_matrices_and_indices_are_the_same_polynomials(sphere):
 def test_linear_rates_are_those_of_the_plateau(sphere, sizes):
     problem, algorithm = TwoLayer(3, 2, "square", noise=0.2), OnlineSGD(0.2, batch_size=2, sphere=sphere)
     result = equations(problem, algorithm, "linearised", sizes=sizes)
-    expected = dimfree.plateau(dimfree.ode(problem, algorithm))
+    expected = dimfree.quadratic.plateau(dimfree.ode(problem, algorithm))
     values = {**result.values, sympy.Symbol("p", positive=True): 3, sympy.Symbol("k", positive=True): 2}
     q = float(sympy.sympify(result.plateau["Q"]).subs(values))
     at = {**values, sympy.Symbol("q", positive=True): q}

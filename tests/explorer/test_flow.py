@@ -39,7 +39,7 @@ def test_overlap_and_norm_of_a_free_student():
     assert seen.plane == ("M[0,0]", "Q[0,0]")
     starts = seen.paths[:, 0]
     assert (starts[:, 1] > starts[:, 0] ** 2).all()  # only vectors that there are
-    stuck = dimfree.plateau(limit).state.Q[0, 0]
+    stuck = dimfree.quadratic.plateau(limit).state.Q[0, 0]
     found = seen.rest[np.argmin(np.abs(seen.rest - [0.0, stuck]).sum(axis=1))]
     np.testing.assert_allclose(found, [0.0, stuck], atol=1e-6)
     for point in seen.rest[seen.stable]:  # what attracts is an end of the solutions

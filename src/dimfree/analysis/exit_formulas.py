@@ -7,7 +7,7 @@ from scipy import integrate, special
 
 from ..errors import InvalidInput
 from ..limits import MeanLimit
-from .quadratic_networks import Plateau, network_and_rate, plateau
+from ..quadratic.plateau import Plateau, network_and_rate, plateau
 
 _FAR = 1e9  # beyond, two terms of the expansion of 1F1 at infinity; scipy has NaN there for some parameters
 
@@ -48,7 +48,7 @@ def exit_formulas(limit: MeanLimit, d: float, threshold: float) -> ExitFormulas:
 
     **Arguments:**
 
-    - `limit`: from [`ode`], of a quadratic network as for `plateau`.
+    - `limit`: from [`ode`], of a quadratic network as for `quadratic.plateau`.
     - `d`: the dimension.
     - `threshold`: the fraction of the plateau's excess risk to lose.
     """

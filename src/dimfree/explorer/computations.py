@@ -17,10 +17,10 @@ from jaxtyping import Float, PRNGKeyArray
 from ..analysis.exit_times import ExitTime, exit_level, exit_time
 from ..analysis.plateau import rest
 from ..analysis.portrait import Portrait, portrait
-from ..analysis.quadratic_networks import plateau
 from ..analysis.regimes import ErrorScales, RegimeMap, regimes
 from ..errors import InvalidInput
 from ..limits import MeanLimit, ode
+from ..quadratic import plateau
 from ..simulation import random_state, simulate
 from ..solving import solve
 from ..state import State

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 
 from .. import analysis, checking, limits, solving
-from ..analysis.quadratic_networks import plateau
 from ..errors import InvalidInput
+from ..quadratic import plateau
 from ..state import State
 from .cells import make_algorithm, make_problem, settings_of
 from .description import Analysis, Description, FixedPoints, Function, MeanField

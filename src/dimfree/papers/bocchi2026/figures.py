@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...algorithms import OnlineSGD
-from ...analysis.solution_manifold import (
+from ...quadratic import (
     closest_solution,
     conserved_frame,
     degrees_of_freedom,

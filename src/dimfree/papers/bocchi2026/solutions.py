@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 
-from ...analysis.quadratic_networks import plateau
-from ...analysis.solution_manifold import closest_solution, conserved_frame
+from ...quadratic import closest_solution, conserved_frame, plateau
 from ...solving import solve
 from ...state import State
 from ..claims import Claim, flat

@@ -9,7 +9,7 @@ from ..errors import InvalidInput, is_concrete, positive_integer, require
 from ..limits import MeanLimit
 from ..problems import Problem
 from ..state import State
-from .quadratic_networks import check_quadratic, network_and_rate
+from .plateau import check_quadratic, network_and_rate
 
 
 def degrees_of_freedom(p: int, d: int) -> int:

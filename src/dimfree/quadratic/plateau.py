@@ -68,10 +68,9 @@ def plateau(limit: MeanLimit) -> Plateau:
 
     ??? example
         >>> import dimfree
-        >>> from dimfree.analysis.quadratic_networks import plateau
         >>> problem = dimfree.TwoLayer(6, 3, "square")
         >>> flow = dimfree.gradient_flow(problem, dimfree.OnlineSGD(learning_rate=0.02))
-        >>> float(plateau(flow).state.Q[0, 0])
+        >>> float(dimfree.quadratic.plateau(flow).state.Q[0, 0])
         0.75
     """
     problem, g = network_and_rate(limit)
