@@ -309,13 +309,13 @@ def dressed_exits(
     noisy = linear_noise(limit.problem, limit.algorithm, d, limit.rule)
     covariance = solve(noisy, centre(limit.problem), np.array([0.0, noise_at])).covariance
     assert covariance is not None
-    early, at_noise = _ode_exits(limit, starts, jnp.asarray(noise_at), stop)
+    early, at_noise = _ode_exits(limit, starts, jnp.asarray(noise_at, float), stop)
     values, directions = jnp.linalg.eigh(covariance[-1])
     coordinates = limit.coordinates
     normals = jax.random.normal(key, (starts.Q.shape[0], values.shape[0]))
     vectors = coordinates.pack(at_noise) + (normals * jnp.sqrt(jnp.maximum(values, 0.0))) @ directions.T
     later = MeanLimit(limit.problem, _later(limit.algorithm, noise_at), limit.rule, limit.second_order)
-    late, _ = _ode_exits(later, coordinates.unpack(vectors, at_noise), jnp.asarray(horizon - noise_at), stop)
+    late, _ = _ode_exits(later, coordinates.unpack(vectors, at_noise), jnp.asarray(horizon - noise_at, float), stop)
     return np.asarray(jnp.where(jnp.isfinite(early), early, noise_at + late))
 
 

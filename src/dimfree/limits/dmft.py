@@ -265,7 +265,9 @@ class Process(eqx.Module):
         impulse, memory, impulse_tangent = pushed
         row = self._move_weights(kernels, paths, k, impulse, memory, correlation)
         overlap = (kernels.overlap[k] + row.overlap) / 2
-        bend = self._bend(paths, overlap, left, right, field, impulse) if self.flow else jnp.zeros(())
+        # Thermal noise within a step averages out: what it does to the forces of a path is no error.
+        shake = jnp.minimum(row.factor[k + 1], jnp.sqrt(self._thermal(k))) * paths.normals[k + 1]
+        bend = self._bend(paths, overlap, left, right, field - shake) if self.flow else jnp.zeros(())
         paths = dataclasses.replace(
             paths,
             field=field,
@@ -288,8 +290,9 @@ class Process(eqx.Module):
         start, end = (_along(tangent, paths, at) for tangent, at in ((paths.tangent, k), (ending, k + 1)))
         return impulse, self._memory(paths, k, left_slope, right_slope, ending), left_slope * start + right_slope * end
 
-    def _bend(self, paths: Paths, overlap, left, right, field, impulse) -> Float[Array, ""]:
+    def _bend(self, paths: Paths, overlap, left, right, field) -> Float[Array, ""]:
         share = left + right
+        impulse = left * self._force(paths.field, paths, overlap)[0] + right * self._force(field, paths, overlap)[0]
         late = jnp.where(share > 0, right / jnp.where(share > 0, share, 1.0), 0.5)
         halfway = self._force(paths.field + late * (field - paths.field), paths, overlap)[0]
         return jnp.sqrt(self.samples * _mean((impulse - share * halfway) ** 2, paths))
@@ -317,8 +320,7 @@ class Process(eqx.Module):
         duration = self.times[k + 1] - self.times[k]
         along = self.samples * _mean(paths.teacher * impulse, paths)
         forces = self.samples * (paths.impulse @ (paths.weight * impulse)) / impulse.size
-        thermal = 2 * self.algorithm.temperature_at(self.times[k]) * duration
-        forces = forces.at[k].set(self.samples * _mean(impulse**2, paths) + thermal)
+        forces = forces.at[k].set(self.samples * _mean(impulse**2, paths) + self._thermal(k))
         memory = self._with_flips(memory, kernels, paths, k, impulse, correlation)
         own = memory[k + 1]
         past = memory.at[k + 1].set(0.0)
@@ -362,6 +364,10 @@ class Process(eqx.Module):
             memory=memory,
             forces=forces,
         )
+
+    def _thermal(self, k) -> Float[Array, ""]:
+        """The variance that thermal noise adds to a weight in step k."""
+        return 2 * self.algorithm.temperature_at(self.times[k]) * (self.times[k + 1] - self.times[k])
 
     def _with_flips(self, memory, kernels: Kernels, paths: Paths, k, impulse, correlation) -> Float[Array, " times"]:
         r"""The averages of the tangents, corrected such that Stein's lemma holds for g at the landmarks.
