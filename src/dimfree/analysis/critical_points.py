@@ -7,6 +7,7 @@ import numpy as np
 import optimistix
 from jaxtyping import PRNGKeyArray
 
+from ..batches import map_in_batches
 from ..errors import InvalidInput, check_key, positive_integer
 from ..problems import Problem
 from ..problems.base import check_problem
@@ -99,7 +100,7 @@ def _search(problem, weights, teachers, sphere: bool, batch_size: int):
         end = optimistix.least_squares(residual, solver, start, max_steps=_MAX_STEPS, throw=False).value
         return end / jnp.linalg.norm(end, axis=1, keepdims=True) if sphere else end
 
-    return jax.lax.map(descend, weights, batch_size=batch_size)
+    return map_in_batches(descend, weights, batch_size)
 
 
 def _tangent(gradient, students):

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..algorithms import OnlineSGD
 from ..algorithms.schedules import FunctionSchedule, Schedule, rate_at
+from ..batches import map_in_batches
 from ..errors import InvalidInput, check_key, positive_integer
 from ..limits import MeanLimit, linear_noise, ode, sde
 from ..problems import Problem
@@ -325,7 +326,7 @@ def _ode_exits(limit: MeanLimit, starts: State, horizon: Float[Array, ""], stop)
         trajectory = solve(limit, start, jnp.stack([jnp.zeros(()), horizon]), stop=stop)
         return exits_of(trajectory), trajectory.final
 
-    return jax.lax.map(one, starts, batch_size=128)
+    return map_in_batches(one, starts, 128)
 
 
 def exits_of(trajectory: Trajectory) -> Float[Array, "*runs"]:

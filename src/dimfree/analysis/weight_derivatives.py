@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..batches import map_in_batches
 from ..errors import InvalidInput
 from ..gaussian.expectation import expectation
 from ..gaussian.relu import Relu
@@ -155,7 +156,7 @@ def _pair_derivatives(problem: TwoLayer, weights, students, teachers, companion)
         return gradient, *square(average(own_slope * other_slope)), *square(average(own_curvature * output))
 
     shape = (width, len(weights))
-    found = jax.lax.map(pair, jnp.arange(width * len(weights)), batch_size=16)
+    found = map_in_batches(pair, jnp.arange(width * len(weights)), 16)
     gradient, slopes, bulk_slopes, curvature, bulk_curvature = (a.reshape(*shape, *a.shape[1:]) for a in found)
     gradient = own[:, None] * jnp.einsum("s,isa->ia", weights, gradient)
     full = jnp.einsum("i,j,ijab->iajb", own, own, slopes[:, :width])

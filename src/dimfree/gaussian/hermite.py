@@ -10,6 +10,7 @@ import numpy as np
 import scipy.integrate
 from jaxtyping import Float
 
+from ..batches import map_in_batches
 from ..errors import InvalidInput, positive_integer
 from .activations import as_activation
 from .probing import probe
@@ -131,7 +132,7 @@ def _of_several(function: Callable, order: int, variables: int, smooth: bool) ->
 def _product(function, order: int, variables: int, line, weights) -> tuple[np.ndarray, float]:
     """All coefficients by a product rule, contracted along one direction after the other."""
     grid = jnp.stack(jnp.meshgrid(*[jnp.asarray(line)] * variables, indexing="ij"), axis=-1).reshape(-1, variables)
-    values = np.asarray(jax.jit(lambda points: jax.lax.map(function, points, batch_size=_BATCH))(grid), float)
+    values = np.asarray(jax.jit(lambda points: map_in_batches(function, points, _BATCH))(grid), float)
     tensor = values.reshape([len(line)] * variables)
     square = functools.reduce(lambda left, _: np.tensordot(left, weights, axes=(0, 0)), range(variables), tensor**2)
     project = hermite_polynomials(line, order) * weights

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..batches import map_in_batches
+
 
 class ActivationIntegrals(eqx.Module):
     r"""The Gaussian averages of an activation $g$ that the dynamics of a two-layer network needs.
@@ -56,11 +58,9 @@ def map_pairs(function: Callable[[Array, Array], Array], width: int, numbers: in
     """
     rows, columns = (jnp.asarray(index) for index in np.triu_indices(width))
     batch = max(1, 2**19 // numbers)
-    if len(rows) <= batch:
-        values = jax.vmap(function)(rows, columns)
-    else:
-        # Recomputing in reverse mode keeps the memory bounded there too.
-        values = jax.lax.map(lambda pair: jax.checkpoint(function)(*pair), (rows, columns), batch_size=batch)
+    # Recomputing in reverse mode keeps the memory bounded there too.
+    evaluated = function if len(rows) <= batch else jax.checkpoint(function)
+    values = map_in_batches(lambda pair: evaluated(*pair), (rows, columns), batch)
     position = np.zeros((width, width), dtype=np.int32)
     position[np.triu_indices(width)] = np.arange(len(rows))
     return values[np.maximum(position, position.T)]

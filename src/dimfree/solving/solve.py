@@ -13,6 +13,7 @@ import optimistix
 from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import ArrayLike
 
+from ..batches import map_in_batches
 from ..errors import InvalidInput, check_key, is_concrete, nonnegative_number, positive_integer
 from ..limits import DiffusionLimit, Limit, LinearNoiseLimit, MeanFieldLimit, MeanLimit
 from ..state import State, WideState, check_state
@@ -222,7 +223,7 @@ def _solve_diffusion(limit: DiffusionLimit, starts: State, alphas, keys, steps: 
         index = jnp.round(alphas / dt).astype(int)
         return coordinates.unpack(vectors[index], start), stopped_at, outcome
 
-    states, stopped_at, outcome = jax.lax.map(path, (starts, keys), batch_size=256)
+    states, stopped_at, outcome = map_in_batches(path, (starts, keys), 256)
     return {"state": states, "outcome": outcome, "stopped_at": stopped_at}
 
 

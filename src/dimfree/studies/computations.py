@@ -10,6 +10,7 @@ import numpy as np
 
 from ..analysis.exit_times import exit_level, random_starts
 from ..analysis.plateau import centre, rest, stillness
+from ..batches import map_in_batches
 from ..errors import InvalidInput
 from ..limits import gradient_flow, ode
 from ..solving import solve
@@ -320,4 +321,4 @@ def _solve_all(problems, algorithms, starts: State, alphas, limit_of: Callable, 
         )
         return problem.risk(trajectory.final), jnp.sum(trajectory.final.M**2), trajectory.outcome
 
-    return jax.lax.map(one, (jnp.arange(starts.Q.shape[0]), starts), batch_size=_SOLVES_AT_ONCE)
+    return map_in_batches(one, (jnp.arange(starts.Q.shape[0]), starts), _SOLVES_AT_ONCE)
