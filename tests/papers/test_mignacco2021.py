@@ -62,6 +62,7 @@ FIGURES = {
 }
 PANELS = {"fig1": 6, "fig2": 2, "fig3": 3, "fig4": 6, "fig5": 2, "fig6": 2, "fig7": 4, "figB1": 3, "figB2": 2}
 PANELS |= {"figB3": 2, "figB4": 4}
+LEGENDS = {"fig4": 3}  # one for each column; elsewhere one for each panel
 
 
 def test_the_paper_is_found_with_its_figures():
@@ -81,7 +82,7 @@ def test_every_statement_has_its_verdict():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(FIGURES))
 def test_every_figure_is_drawn_with_its_verdicts(name):
-    assert_figure(PAPER.figure(name).make("quick"), FIGURES[name], panels=PANELS[name])
+    assert_figure(PAPER.figure(name).make("quick"), FIGURES[name], panels=PANELS[name], legends=LEGENDS.get(name))
 
 
 # Each erratum by a way that the claims do not take.

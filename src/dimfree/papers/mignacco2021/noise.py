@@ -61,7 +61,7 @@ def fig4(size: Size) -> Reproduction:
     plan = _PLAN[size]
     found: dict[str, list[Measured]] = {}
     data = xarray.Dataset(attrs={"d": plan.d, "learning_rate": plan.rate, "datasets": plan.datasets})
-    figure, axes = panels(2, 3, width=4.8, height=3.4)
+    figure, axes = panels(2, 3, width=4.8, height=3.8)
     titles = {
         "batch": r"persistent SGD, $\tau$ = 1",
         "persistence": r"persistent SGD, $\ell$ = 0.5",
@@ -86,8 +86,7 @@ def fig4(size: Size) -> Reproduction:
         over_time(upper, f"median {OVERLAP}", f"({'abc'[column]})  {titles[what]}")
         over_time(lower, f"median {LOSS}", f"({'def'[column]})  {titles[what]}")
         lower.set(yscale="log")
-        upper.legend(fontsize=8, ncols=2, loc="upper left")
-        lower.legend(fontsize=8, ncols=2, loc="lower left")
+        lower.legend(ncols=2, loc="lower left")  # of both panels, where no curve is
     caption(figure, f"M/d = 3, $m_0$ = 0.2; {plan.described()}")
     return Reproduction(data, figure, _claims(found, size, plan))
 
