@@ -9,8 +9,9 @@ from ...gaussian.rules import GaussHermite
 from ...problems import PhaseRetrieval
 from ...simulation import random_state
 from ...state import State
-from ..claims import Claim, flat
-from .checks import EXACT, average, first_order_rates, free_limit, random_overlaps, rates, sphere_limit
+from ..claims import EXACT, Claim, flat
+from ..quadrature import average
+from .checks import first_order_rates, free_limit, random_overlaps, rates, sphere_limit
 
 P, RATE, NOISE, RHO = 2, 0.3, 0.4, 1.3
 READOUT = np.array([1.2, 0.7])

@@ -15,8 +15,8 @@ from ...problems import PhaseRetrieval, TwoLayer
 from ...simulation import random_state
 from ...solving import solve
 from ...state import State
-from ..claims import Claim
-from .checks import EXACT, free_limit, plateau_rates, random_overlaps, rates, sphere_limit
+from ..claims import EXACT, Claim
+from .checks import free_limit, plateau_rates, random_overlaps, rates, sphere_limit
 from .exits import (
     annealed,
     exit_from,

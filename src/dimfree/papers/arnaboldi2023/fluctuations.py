@@ -6,17 +6,9 @@ import numpy as np
 
 from ...limits import sde
 from ...state import State
-from ..claims import Claim
-from .checks import (
-    EXACT,
-    average,
-    covariances,
-    first_order_rates,
-    free_limit,
-    random_overlaps,
-    rates,
-    sphere_limit,
-)
+from ..claims import EXACT, Claim
+from ..quadrature import average
+from .checks import covariances, first_order_rates, free_limit, random_overlaps, rates, sphere_limit
 from .weights import loss_of, risk_of
 
 RATE, NOISE, D = 0.07, 0.3, 1_000

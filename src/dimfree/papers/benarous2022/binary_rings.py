@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 
-from ..claims import Claim
+from ..claims import EXACT, Claim
 from .binary import RIDGE, printed_rates
-from .conventions import EXACT, binary_limit, covariance, jacobian, rates_at, ring_level, state_of, top_eigenvalue
+from .conventions import binary_limit, covariance, jacobian, rates_at, ring_level, state_of, top_eigenvalue
 
 
 def claims() -> tuple[Claim, ...]:

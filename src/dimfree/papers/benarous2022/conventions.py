@@ -19,7 +19,6 @@ from ...problems import Mixture, SpikedTensor
 from ...state import State
 
 CLOCK = r"$t$ = learning rate $\times\ \alpha$"
-EXACT = 1e-10  # both sides in closed form or by a rule that is exact for them
 
 
 def tensor_limit(order: int, snr: float, rate: float = 1.0) -> MeanLimit:

@@ -13,9 +13,8 @@ from ...limits import MeanLimit
 from ...problems import SpikedTensor
 from ...simulation import simulate
 from ...trajectory import Outcome
-from ..claims import Claim
+from ..claims import EXACT, Claim
 from .conventions import (
-    EXACT,
     covariance,
     jacobian,
     rates,

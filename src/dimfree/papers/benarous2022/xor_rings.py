@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 import numpy as np
 
-from ..claims import Claim
-from .conventions import EXACT, covariance, jacobian, ring_level, unpacked, xor_limit
+from ..claims import EXACT, Claim
+from .conventions import covariance, jacobian, ring_level, unpacked, xor_limit
 
 RIDGE = 0.05
 # Where the statistics of Proposition 5.1 are among (v, m^mu and m^nu by neuron, R): v_i, and the overlap that moves.

@@ -13,8 +13,7 @@ from ...state import State
 from ..arnaboldi2023.checks import sphere_limit
 from ..arnaboldi2023.exits import annealed, exit_from, mu_and_tau, ode_exits
 from ..arnaboldi2023.weights import risk_of, tangent_basis, tangent_hessian
-from ..claims import Claim
-from .conventions import EXACT
+from ..claims import EXACT, Claim
 
 LINKS = {1: "linear", 2: "he2", 3: "he3"}
 
