@@ -133,11 +133,13 @@ def _numbers_known_from_elsewhere(statements):
     assert 0.8 < float(statements["Sec. 3.3, stochasticity does not matter"].ours) < 0.95
 
 
-def test_exits_of_curves():
+def test_exits_are_interpolated_where_curves_fall_to_the_threshold():
     times = np.array([0.0, 1.0, 2.0, 3.0])
     curves = np.array([[2.0, 1.9, 1.7, 1.0], [2.0, 2.1, 2.0, 1.9]])
     np.testing.assert_allclose(exit_of(times, curves, 0.1), [1.5, np.inf])
     assert first_crossing(times, -curves[0], -1.0) == 3.0
+    # A curve that begins above the level, or on it, is there at once.
+    np.testing.assert_array_equal(first_crossing(times, np.array([[0.5, 0.7, 0.9, 1.0], [0.4, 0.4, 0, 1]]), 0.4), 0.0)
 
 
 @pytest.mark.parametrize(
