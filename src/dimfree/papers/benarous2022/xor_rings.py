@@ -5,8 +5,8 @@ import numpy as np
 
 from ..claims import EXACT, Claim
 from .conventions import covariance, jacobian, ring_level, unpacked, xor_limit
+from .xor import RIDGE
 
-RIDGE = 0.05
 # Where the statistics of Proposition 5.1 are among (v, m^mu and m^nu by neuron, R): v_i, and the overlap that moves.
 _MOVING = np.array([0, 1, 2, 3, 4, 6, 9, 11])
 _AWAY = np.array([5, 7, 8, 10])  # m^nu of neurons 1 and 2, m^mu of 3 and 4
