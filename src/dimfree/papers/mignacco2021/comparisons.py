@@ -5,10 +5,10 @@ import functools
 import numpy as np
 
 from ..claims import Claim
-from ..look import in_style, panels
+from ..look import in_style, panels, shades
 from ..paper import Reproduction, Size
 from .conventions import AT_SIGNAL, COLOURS, SETTING, START, Measured, Plan, algorithms, measure, standard_error, warm
-from .drawing import LOSS, OVERLAP, above_floor, caption, curve, over_time, shades
+from .drawing import LOSS, OVERLAP, above_floor, caption, curve, over_time
 
 # The source has 500 and 250 runs, each on its own dataset. These are what two cores do in about an hour.
 _FIG2 = {"quick": Plan(100, 64, 16, 0.02, 100.0), "full": Plan(1_000, 64, 16, 0.01, 1_000.0)}

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...algorithms import Langevin, MultiPassSGD, PersistentSGD, PiecewiseLinear, ReusedData
 from ..claims import Claim
-from ..look import in_style, panels
+from ..look import in_style, panels, shades
 from ..paper import Reproduction, Size
 from .conventions import (
     BATCH_FRACTION,
@@ -20,7 +20,7 @@ from .conventions import (
     standard_error,
     warm,
 )
-from .drawing import LOSS, OVERLAP, above_floor, caption, over_time, shades
+from .drawing import LOSS, OVERLAP, above_floor, caption, over_time
 
 # The source has 250 runs, each on its own dataset, each with 28 times the steps of figure 2. These take an hour.
 _PLAN = {"quick": Plan(60, 32, 16, 0.02, 40.0), "full": Plan(1_000, 16, 4, 0.01, 400.0)}
