@@ -132,9 +132,10 @@ def _averages() -> tuple[Claim, ...]:
     factor[P:] = RATE / (P * d)
 
     # Appendix A.2, where the error is f - y.
-    E2 = lambda i, j: Omega[i, j]  # noqa: E731
-    E4 = lambda i, j, k: Omega[i, j] * Omega[k, k] + 2 * Omega[i, k] * Omega[j, k]  # noqa: E731
     students, star = range(P), P
+
+    def E4(i, j, k):
+        return Omega[i, j] * Omega[k, k] + 2 * Omega[i, k] * Omega[j, k]
 
     def E6(i, j, k, l):
         O = Omega
@@ -156,7 +157,7 @@ def _averages() -> tuple[Claim, ...]:
                 a[j] * a[l] * (
                     E6(j, l, star, star)
                     - 2 / P * sum(a[s] * E6(j, l, star, s) for s in students)
-                    + sum(a[s] * a[t] * E6(j, l, s, t) + NOISE * E2(j, l) for s in students for t in students) / P**2
+                    + sum(a[s] * a[t] * E6(j, l, s, t) + NOISE * Omega[j, l] for s in students for t in students) / P**2
                 )
                 for l in students
             ]

@@ -66,13 +66,13 @@ def _one_student() -> tuple[Claim, ...]:
     after = w - RATE * gradient
     step = [(-2 * RATE * w @ gradient + RATE**2 * gradient @ gradient) / d, -RATE * signal @ gradient / d]
 
-    units = RATE / D
+    gained = RATE * quadrature  # in a unit of time, times d
     printed62, true62 = (np.array(increment_covariances(M, NOISE, rate)) for rate in (RATE, 2 * RATE))
     return (
         Claim(
             "eqs. (25), (26), (39)",
             "The covariance of (Q, M) gained in unit time is gamma / d times that of their increments.",
-            units * quadrature * D,
+            gained,
             diffusion * D,
             EXACT,
             remark="Quadrature of the printed increments against the library's diffusion, both times d.",
@@ -80,7 +80,7 @@ def _one_student() -> tuple[Claim, ...]:
         Claim(
             "eqs. (27), (41)",
             "On the sphere: drift Psi - m Phi / 2, noise sigma_m - m sigma_Q / 2.",
-            [drift, float(units * projection @ quadrature @ projection * D)],
+            [drift, float(projection @ gained @ projection)],
             [float(sphere_drift.M[0, 0]), on_sphere[0, 0] * D],
             EXACT,
             remark="The left-hand side of (27) is dm, as in (41), not dm/dt.",
