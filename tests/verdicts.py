@@ -14,10 +14,12 @@ def assert_verdicts(claims, expected: dict[str, str]) -> None:
             assert error <= 0.5 * claim.tolerance, claim.where
         else:
             assert error > max(2 * claim.tolerance, 1e-3), claim.where
+        if claim.verdict == "misprint":
+            assert claim.error(claim.corrected) <= 0.5 * claim.tolerance, claim.where
 
 
-def assert_figure(made, expected: dict[str, str], panels: int) -> None:
-    """A figure has its verdicts, and panels that are lettered, labelled and filled."""
+def assert_figure(made, expected: dict[str, str], panels: int, legends: int | None = None) -> None:
+    """A figure has its verdicts, and panels that are lettered, labelled and filled; each a legend, or as many."""
     assert {claim.where: claim.verdict for claim in made.claims} == expected
     drawn = made.picture.axes
     assert [axes.get_title(loc="left")[:3] for axes in drawn] == [f"({letter})" for letter in "abcdef"[:panels]]
@@ -25,6 +27,6 @@ def assert_figure(made, expected: dict[str, str], panels: int) -> None:
         assert axes.get_xlabel()
         assert axes.get_ylabel()
         assert axes.lines
-        assert axes.get_legend() is not None
+    assert sum(axes.get_legend() is not None for axes in drawn) == (panels if legends is None else legends)
     assert all(np.isfinite(data).all() for data in made.data.data_vars.values())
     made.picture.canvas.draw()

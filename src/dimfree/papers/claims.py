@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike
 Verdict = Literal["agrees", "misprint", "differs"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
+EXACT = 1e-10  # a tolerance: both sides in closed form, or by a rule that is exact for them
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Claim:

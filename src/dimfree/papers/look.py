@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Float
 
 from .paper import Reproduction, Size
 
@@ -24,6 +25,13 @@ def panels(
 
     figure = Figure(figsize=(width * columns, height * rows))
     return figure, list(np.atleast_1d(figure.subplots(rows, columns)).ravel())
+
+
+def shades(number: int) -> Float[np.ndarray, "number 4"]:
+    """Colours for increasing values of a parameter."""
+    import matplotlib
+
+    return matplotlib.colormaps["viridis"](np.linspace(0.0, 0.9, number))
 
 
 def in_style(make: Callable[[Size], Reproduction]) -> Callable[[Size], Reproduction]:

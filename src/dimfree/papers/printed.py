@@ -113,5 +113,11 @@ def printed_equations(paper: str) -> tuple[PrintedEquation, ...]:
     return importlib.import_module(f".{paper}.printed", __package__).equations()
 
 
+def indices(coordinate: str) -> tuple[int, int]:
+    """The two indices of a coordinate such as `M[0,1]`."""
+    first, second = coordinate[2:-1].split(",")
+    return int(first), int(second)
+
+
 def _several(side: Any) -> Sequence[Any]:
     return side if isinstance(side, list | tuple) else (side,)

@@ -20,9 +20,8 @@ import jax
 from . import PAPERS, find
 from .claims import VERDICTS, Claim
 from .paper import Size
-from .report_page import page
+from .report_page import STATEMENTS, page
 
-_STATEMENTS = "statements"
 _SCHEMA = "dimfree.report.part/1"
 _DOTS_PER_INCH = 160
 
@@ -62,7 +61,7 @@ def parts(papers: Sequence[str], figure: str | None = None) -> list[Part]:
     found = []
     for paper in map(find, papers):
         found += [Part(paper.name, each.name, each.title) for each in paper.figures]
-        found.append(Part(paper.name, _STATEMENTS, "Numbered statements"))
+        found.append(Part(paper.name, STATEMENTS, "Numbered statements"))
     return [part for part in found if figure in (None, part.name)]
 
 
@@ -131,7 +130,7 @@ def _make(home: Path, part: Part, size: Size) -> dict[str, Any]:
         "error": None,
     }
     try:
-        if part.name == _STATEMENTS:
+        if part.name == STATEMENTS:
             claims = paper.statements()
         else:
             published = paper.figure(part.name)
@@ -167,7 +166,7 @@ def _in_short(claim: Claim) -> dict[str, str]:
 def _is_current(home: Path, record: dict[str, Any], part: Part, size: Size) -> bool:
     """Whether a part need not be made again: statements have one size only."""
     same = record["error"] is None and record["dimfree"] == importlib.metadata.version("dimfree")
-    if part.name == _STATEMENTS:
+    if part.name == STATEMENTS:
         return same
     return same and record["size"] == size and record["picture"] is not None and (home / record["picture"]).is_file()
 

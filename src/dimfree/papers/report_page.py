@@ -14,6 +14,7 @@ from ..printing import duration
 if TYPE_CHECKING:
     from .report import Part
 
+STATEMENTS = "statements"  # the name of the part that is no figure
 _VERDICTS = {
     "agrees": "agrees",
     "misprint": "misprint: what is printed does not hold, the correction does",
@@ -112,7 +113,7 @@ beside it does, {_badge("differs")} otherwise.</p>
 
 
 def _part(part: "Part", record: dict[str, Any] | None) -> str:
-    name = "" if part.name == "statements" else f"{_text(part.name)}. "
+    name = "" if part.name == STATEMENTS else f"{_text(part.name)}. "
     head = f"<h3>{name}{_math(part.title)}</h3>"
     if record is None:
         words = '<p class="soft">Still to come.</p>'
@@ -135,7 +136,7 @@ def _part(part: "Part", record: dict[str, Any] | None) -> str:
     if record["claims"]:
         counts = " ".join(_badge(verdict, f"{n} {verdict}") for verdict, n in _counts([record]).items() if n)
         table = _claims(record["claims"])
-        if part.name == "statements":
+        if part.name == STATEMENTS:
             body.append(
                 f"<p>{counts}</p><details><summary>{len(record['claims'])} statements</summary>{table}</details>"
             )

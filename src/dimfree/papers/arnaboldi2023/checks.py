@@ -1,7 +1,6 @@
-"""What the checks of the statements share: averages by quadrature, and the library's rates on the source's clock."""
+"""What the checks of the statements share: States to check at, and the library's rates on the source's clock."""
 
 import functools
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -11,24 +10,6 @@ from ...algorithms import OnlineSGD
 from ...limits import MeanLimit, gradient_flow, increment_covariance, ode
 from ...problems import PhaseRetrieval
 from ...state import State
-
-EXACT = 1e-10  # both sides in closed form or by a rule that is exact for them
-
-
-def average(function: Callable, covariance: np.ndarray, nodes: int = 7) -> np.ndarray:
-    """Mean of `function(fields, z)` over Gaussian fields and noise, by a product rule written here.
-
-    With 7 nodes it is exact for polynomials of degree 13 in each variable, which all statements are. The function is
-    given all nodes at once: fields `(r, nodes)` and z `(nodes,)`, and returns `(..., nodes)`.
-    """
-    points, weights = np.polynomial.hermite_e.hermegauss(nodes)
-    weights = weights / weights.sum()
-    size = len(covariance) + 1
-    grid = np.stack([axis.ravel() for axis in np.meshgrid(*[points] * size, indexing="ij")])
-    weight = np.prod(np.stack([axis.ravel() for axis in np.meshgrid(*[weights] * size, indexing="ij")]), axis=0)
-    values, vectors = np.linalg.eigh(covariance)
-    fields = (vectors * np.sqrt(np.maximum(values, 0.0))) @ grid[:-1]
-    return np.asarray(function(fields, grid[-1])) @ weight
 
 
 def random_overlaps(p: int, seed: int, rho: float = 1.0, sphere: bool = False) -> State:

@@ -48,9 +48,9 @@ def first_crossing(times: np.ndarray, curves: np.ndarray, level: float | np.ndar
     for row, values in enumerate(many):
         reached = np.flatnonzero(values >= 0)
         if len(reached):
-            after = max(int(reached[0]), 1)
-            low, high = values[after - 1], values[after]
-            found[row] = times[after] - (times[after] - times[after - 1]) * high / (high - low)
+            after = int(reached[0])
+            before = max(after - 1, 0)  # a curve that begins above the level crosses it there
+            found[row] = np.interp(0.0, values[[before, after]], times[[before, after]])
     return found.reshape(above.shape[:-1])
 
 

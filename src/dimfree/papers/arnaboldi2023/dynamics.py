@@ -9,8 +9,9 @@ from ...gaussian.rules import GaussHermite
 from ...problems import PhaseRetrieval
 from ...simulation import random_state
 from ...state import State
-from ..claims import Claim, flat
-from .checks import EXACT, average, first_order_rates, free_limit, random_overlaps, rates, sphere_limit
+from ..claims import EXACT, Claim, flat
+from ..quadrature import average
+from .checks import first_order_rates, free_limit, random_overlaps, rates, sphere_limit
 
 P, RATE, NOISE, RHO = 2, 0.3, 0.4, 1.3
 READOUT = np.array([1.2, 0.7])
@@ -131,9 +132,10 @@ def _averages() -> tuple[Claim, ...]:
     factor[P:] = RATE / (P * d)
 
     # Appendix A.2, where the error is f - y.
-    E2 = lambda i, j: Omega[i, j]  # noqa: E731
-    E4 = lambda i, j, k: Omega[i, j] * Omega[k, k] + 2 * Omega[i, k] * Omega[j, k]  # noqa: E731
     students, star = range(P), P
+
+    def E4(i, j, k):
+        return Omega[i, j] * Omega[k, k] + 2 * Omega[i, k] * Omega[j, k]
 
     def E6(i, j, k, l):
         O = Omega
@@ -155,7 +157,7 @@ def _averages() -> tuple[Claim, ...]:
                 a[j] * a[l] * (
                     E6(j, l, star, star)
                     - 2 / P * sum(a[s] * E6(j, l, star, s) for s in students)
-                    + sum(a[s] * a[t] * E6(j, l, s, t) + NOISE * E2(j, l) for s in students for t in students) / P**2
+                    + sum(a[s] * a[t] * E6(j, l, s, t) + NOISE * Omega[j, l] for s in students for t in students) / P**2
                 )
                 for l in students
             ]

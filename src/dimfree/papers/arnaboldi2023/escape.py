@@ -10,22 +10,23 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln
 
 from ...analysis.exit_times import exit_level
-from ...limits import MeanLimit, sde
+from ...limits import sde
 from ...problems import PhaseRetrieval, TwoLayer
 from ...simulation import random_state
 from ...solving import solve
 from ...state import State
-from ..claims import Claim
-from .checks import EXACT, free_limit, plateau_rates, random_overlaps, rates, sphere_limit
+from ..claims import EXACT, Claim
+from .checks import free_limit, plateau_rates, random_overlaps, rates, sphere_limit
 from .exits import (
     annealed,
     exit_from,
     linear_rates,
     mu_and_tau,
-    ode_exits,
     plateau_level,
     quenched,
     simulated_exits,
+    solved_exits,
+    typical_start,
 )
 
 SOLVED = 1e-6  # of an adaptive solver or a root finder
@@ -169,7 +170,7 @@ def _exit_times() -> tuple[Claim, ...]:
     rate, noise, threshold, d = 0.05, 0.6, 1e-4, 1e9
     limit = sphere_limit(1, rate, noise)
     mu = np.array([1.0, 0.2, 3.0])
-    found = _solved_exits(limit, [State(Q=[[1.0]], M=[[(each / d) ** 0.5]]) for each in mu], threshold)
+    found = solved_exits(limit, [State(Q=[[1.0]], M=[[(each / d) ** 0.5]]) for each in mu], threshold)
     printed = [annealed(1, d, rate, noise, threshold)]
     printed += list(exit_from(1, d, rate, noise, threshold, mu[1:], 0.0))
 
@@ -180,9 +181,7 @@ def _exit_times() -> tuple[Claim, ...]:
     growth = plateau_rates(p, rate, noise)[0]
     roots = [_linear_exit(problem, start, growth, threshold) for start in starts]
     formula = [exit_from(p, d, rate, noise, threshold, *mu_and_tau(start, d)) for start in starts]
-    mean = State(Q=np.eye(p) + d**-0.5 * (1 - np.eye(p)), M=np.full((p, 1), d**-0.5))
     single = PhaseRetrieval(noise=noise)
-    alone = State(Q=[[1.0]], M=[[d**-0.5]])
     return (
         Claim(
             "eqs. (21)-(23)",
@@ -212,26 +211,16 @@ def _exit_times() -> tuple[Claim, ...]:
             "The annealed exit time, with mu_0 = p and tau_0 = p (p - 1); p = 3 and p = 1.",
             [annealed(p, d, rate, noise, threshold), exit_from(1, d, 0.1, noise, threshold, 1.0, 0.0)],
             [
-                _linear_exit(problem, mean, growth, threshold),
-                _linear_exit(single, alone, plateau_rates(1, 0.1, noise)[0], threshold),
+                _linear_exit(problem, typical_start(p, d), growth, threshold),
+                _linear_exit(single, typical_start(1, d), plateau_rates(1, 0.1, noise)[0], threshold),
             ],
             EXACT,
         ),
     )
 
 
-def _solved_exits(limit: MeanLimit, starts: list[State], threshold: float) -> list[float]:
-    """When the library's ODE from these starts meets eq. (21)."""
-    problem = limit.problem
-    found = []
-    for start in starts:
-        level = float(exit_level(problem, problem.risk(start), threshold))
-        found.append(float(ode_exits(limit, jax.tree.map(lambda leaf: leaf[None], start), level, until=40.0)[0]))
-    return found
-
-
 def _linear_exit(problem: TwoLayer, start: State, growth: float, threshold: float) -> float:
-    """The same with M growing at a constant rate and the students orthogonal."""
+    """When eq. (21) is met with M growing at a constant rate and the students orthogonal."""
     level = float(exit_level(problem, problem.risk(start), threshold))
     orthogonal, M = np.eye(problem.width), np.asarray(start.M)
     risk = eqx.filter_jit(problem.risk)

@@ -5,19 +5,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...algorithms import OnlineSGD
-from ...analysis.exit_times import exit_time
 from ...limits import ode, sde
-from ...problems import PhaseRetrieval
 from ...simulation import simulate
 from ...solving import solve
-from ...state import State
 from ..claims import Claim
 from ..look import BLUE, DARK, GREEN, PINK, RED, SKY, in_style, panels
 from ..paper import Reproduction, Size
 from . import drawing
 from .drawing import CLOCK, CONSIDERABLE, RATE_PER_WIDTH, THRESHOLD
-from .exits import annealed, quenched
+from .exits import mean_exits, typical_start
 
 _DRAWN = 20  # runs that are drawn one by one
 
@@ -46,7 +42,7 @@ def _sgd_and_sde(p: int, where: str, size: Size) -> Reproduction:
 
     d, runs = (3_000, 512) if size == "full" else (500, 48)
     problem, sgd = drawing.stated(p)
-    start = State(Q=np.eye(p) + d**-0.5 * (1 - np.eye(p)), M=np.full((p, 1), d**-0.5))
+    start = typical_start(p, d)
     times = np.linspace(0.0, 4.0, 801)
     alpha = times / RATE_PER_WIDTH
     sgd_key, sde_key = jax.random.split(jax.random.key(0))
@@ -144,32 +140,18 @@ def fig2(size: Size) -> Reproduction:
     """
     import xarray
 
-    widths, dimensions, runs = (1, 2, 5, 10), (100, 300, 1_000, 3_000), 1_000
-    if size == "quick":
+    if size == "full":
+        widths, dimensions, runs = (1, 2, 5, 10), (100, 300, 1_000, 3_000), 1_000
+    else:
         widths, dimensions, runs = (1, 3), (100, 400), 200
     rate = 1 / 12
-    shape = (len(widths), len(dimensions))
-    measured, errors, stay, annealed_, quenched_, dressed = np.zeros((6, *shape))
-    keys = jax.random.split(jax.random.key(2), shape)
-    for i, p in enumerate(widths):
-        problem, sgd = PhaseRetrieval(width=p), OnlineSGD(rate * p, sphere=True)
-        for j, d in enumerate(dimensions):
-            found = exit_time(problem, sgd, d, THRESHOLD, runs=runs, key=keys[i, j], methods=("dressed", "simulated"))
-            assert found.simulated is not None
-            assert found.dressed is not None
-            measured[i, j], errors[i, j] = rate * found.simulated.mean, rate * found.simulated.error
-            stay[i, j], dressed[i, j] = found.simulated.stay, rate * found.dressed.mean
-            annealed_[i, j] = annealed(p, d, rate * p, 0.0, THRESHOLD)
-            quenched_[i, j] = quenched(p, d, rate * p, 0.0, THRESHOLD)
+    keys = jax.random.split(jax.random.key(2), (len(widths), len(dimensions)))
+    found = [
+        [mean_exits(p, d, rate, THRESHOLD, runs, key=keys[i, j]) for j, d in enumerate(dimensions)]
+        for i, p in enumerate(widths)
+    ]
     data = xarray.Dataset(
-        {
-            "measured": (("width", "d"), measured),
-            "measured_error": (("width", "d"), errors),
-            "stay": (("width", "d"), stay),
-            "annealed": (("width", "d"), annealed_),
-            "quenched": (("width", "d"), quenched_),
-            "dressed": (("width", "d"), dressed),
-        },
+        {name: (("width", "d"), [[cell[name] for cell in row] for row in found]) for name in found[0][0]},
         coords={"width": list(widths), "d": list(dimensions)},
         attrs=drawing.settings(rate_per_width=rate, noise=0.0, runs=runs),
     )

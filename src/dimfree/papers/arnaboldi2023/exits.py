@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...analysis.exit_times import Fallen, deterministic_exits, exit_level, exits_of, random_starts
+from ...algorithms import OnlineSGD
+from ...analysis.exit_times import Fallen, deterministic_exits, exit_level, exit_time, exits_of, random_starts
 from ...analysis.plateau import centre
 from ...limits import MeanLimit
 from ...problems import PhaseRetrieval, TwoLayer
@@ -50,6 +51,28 @@ def quenched(p: int, d: int, rate: float, noise: float, threshold: float) -> flo
 # What SGD and its ODE do.
 
 
+def typical_start(p: int, d: float) -> State:
+    """All overlaps at the standard deviation of those of a random start."""
+    return State(Q=np.eye(p) + d**-0.5 * (1 - np.eye(p)), M=np.full((p, 1), d**-0.5))
+
+
+def mean_exits(p: int, d: int, rate_per_width: float, threshold: float, runs: int, *, key) -> dict[str, float]:
+    """Mean exit times from random starts without label noise: measured, printed, and by the ODE with SGD's noise."""
+    rate = rate_per_width * p
+    problem, sgd = PhaseRetrieval(width=p), OnlineSGD(rate, sphere=True)
+    found = exit_time(problem, sgd, d, threshold, runs=runs, key=key, methods=("dressed", "simulated"))
+    assert found.simulated is not None
+    assert found.dressed is not None
+    return {
+        "measured": rate_per_width * found.simulated.mean,
+        "measured_error": rate_per_width * found.simulated.error,
+        "stay": found.simulated.stay,
+        "annealed": annealed(p, d, rate, 0.0, threshold),
+        "quenched": quenched(p, d, rate, 0.0, threshold),
+        "dressed": rate_per_width * found.dressed.mean,
+    }
+
+
 def plateau_level(problem: TwoLayer, threshold: float) -> float:
     """The risk of the plateau, its excess lowered by the fraction `threshold`."""
     return float(exit_level(problem, problem.risk(centre(problem)), threshold))
@@ -70,3 +93,13 @@ def ode_exits(limit: MeanLimit, starts: State, level: float, until: float) -> np
     """The same for the ODE, from each of the starts."""
     scale = source_rate(limit)
     return scale * deterministic_exits(limit, starts, until / scale, Fallen(limit.problem, jnp.asarray(level)))
+
+
+def solved_exits(limit: MeanLimit, starts: list[State], threshold: float) -> list[float]:
+    """When the ODE from each of these starts meets eq. (21)."""
+    problem = limit.problem
+    found = []
+    for start in starts:
+        level = float(exit_level(problem, problem.risk(start), threshold))
+        found.append(float(ode_exits(limit, jax.tree.map(lambda leaf: leaf[None], start), level, until=40.0)[0]))
+    return found

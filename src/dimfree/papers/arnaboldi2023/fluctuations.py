@@ -6,17 +6,10 @@ import numpy as np
 
 from ...limits import sde
 from ...state import State
-from ..claims import Claim
-from .checks import (
-    EXACT,
-    average,
-    covariances,
-    first_order_rates,
-    free_limit,
-    random_overlaps,
-    rates,
-    sphere_limit,
-)
+from ..claims import EXACT, Claim
+from ..quadrature import average
+from .checks import covariances, first_order_rates, free_limit, random_overlaps, rates, sphere_limit
+from .printed_polynomials import diffusion, gradient_covariance, increment_covariances
 from .weights import loss_of, risk_of
 
 RATE, NOISE, D = 0.07, 0.3, 1_000
@@ -73,13 +66,13 @@ def _one_student() -> tuple[Claim, ...]:
     after = w - RATE * gradient
     step = [(-2 * RATE * w @ gradient + RATE**2 * gradient @ gradient) / d, -RATE * signal @ gradient / d]
 
-    units = RATE / D
-    printed62, true62 = _explicit(RATE), _explicit(2 * RATE)
+    gained = RATE * quadrature  # in a unit of time, times d
+    printed62, true62 = (np.array(increment_covariances(M, NOISE, rate)) for rate in (RATE, 2 * RATE))
     return (
         Claim(
             "eqs. (25), (26), (39)",
             "The covariance of (Q, M) gained in unit time is gamma / d times that of their increments.",
-            units * quadrature * D,
+            gained,
             diffusion * D,
             EXACT,
             remark="Quadrature of the printed increments against the library's diffusion, both times d.",
@@ -87,7 +80,7 @@ def _one_student() -> tuple[Claim, ...]:
         Claim(
             "eqs. (27), (41)",
             "On the sphere: drift Psi - m Phi / 2, noise sigma_m - m sigma_Q / 2.",
-            [drift, float(units * projection @ quadrature @ projection * D)],
+            [drift, float(projection @ gained @ projection)],
             [float(sphere_drift.M[0, 0]), on_sphere[0, 0] * D],
             EXACT,
             remark="The left-hand side of (27) is dm, as in (41), not dm/dt.",
@@ -127,23 +120,6 @@ def _one_student() -> tuple[Claim, ...]:
     )
 
 
-def _explicit(rate: float) -> np.ndarray:
-    """Eq. (62): Var Q, Cov, Var M."""
-    m, noise = M, NOISE
-    var_Q = (
-        576 * rate**2 * noise * m**4 - 2496 * rate**2 * noise * m**2 - 11520 * rate**2 * m**6
-        + 54144 * rate**2 * m**4 - 73728 * rate**2 * m**2 + 544 * rate * noise * m**2 - 11136 * rate * m**4
-        + 22272 * rate * m**2 + 320 * m**4 - 1600 * m**2 + 32 * rate**2 * noise**2 + 1920 * rate**2 * noise
-        + 31104 * rate**2 - 544 * rate * noise - 11136 * rate + 48 * noise + 1280
-    )  # fmt: skip
-    both = (
-        72 * rate * noise * m**3 - 72 * rate * noise * m - 1440 * rate * m**5 + 2880 * rate * m**3 - 1440 * rate * m
-        + 24 * noise * m - 480 * m**3 + 480 * m
-    )  # fmt: skip
-    var_m = 8 * noise * m**2 - 192 * m**4 + 144 * m**2 + 4 * noise + 48
-    return np.array([var_Q, both, var_m])
-
-
 def _two_students() -> tuple[Claim, ...]:
     state = random_overlaps(2, seed=8)
     limit = free_limit(2, RATE, NOISE)
@@ -176,10 +152,7 @@ def _gradient_noise() -> tuple[Claim, ...]:
     gradient = jax.jit(jax.vmap(jax.grad(loss_of), in_axes=(None, None, 1, None, 0), out_axes=1))
     V = _covariance(lambda u, z: np.asarray(gradient(w, signal, u, NOISE, z)), np.eye(d))
     ww, ss, both = np.outer(wv, wv), np.outer(sv, sv), np.outer(wv, sv) + np.outer(sv, wv)
-    identity = 15 * q**3 + NOISE * q + 3 * rho**2 * q + 12 * rho * m**2 - 6 * q**2 * rho - 24 * q * m**2
-    of_ww = 90 * q**2 + 2 * NOISE + 6 * rho**2 - 24 * rho * q - 48 * m**2 - 9 * q**2 + 6 * rho * q - rho**2
-    of_ss = 12 * rho * q + 24 * m**2 - 12 * q**2 - 4 * m**2
-    of_both = 24 * rho * m - 48 * q * m + 6 * q * m - 2 * rho * m
+    identity, of_ww, of_ss, of_both = gradient_covariance(q, m, rho, NOISE)
     printed_V = 4 * (identity * np.eye(d) + of_ww * ww + of_ss * ss + of_both * both)
 
     limit = free_limit(1, RATE, NOISE)
@@ -263,7 +236,7 @@ def _zoom() -> tuple[Claim, ...]:
     """Appendix F.1: the diffusion of overlaps, from the gradient noise alone."""
     q, m, rho, noise = 0.8, M, 1.3, NOISE
     state = State(Q=[[q]], M=[[m]], P=[[rho]])
-    printed = _sigma(q, m, rho)
+    printed = np.array(diffusion(q, m, rho, noise))
     # The covariance of the increments is a polynomial of degree two in the learning rate: its value at zero.
     values = [covariances(free_limit(1, rate, noise), state) for rate in (0.1, 0.2, 0.3)]
     at_zero = (3 * values[0] - 3 * values[1] + values[2])[[0, 0, 1], [0, 1, 1]]
@@ -289,20 +262,9 @@ def _zoom() -> tuple[Claim, ...]:
         Claim(
             "App. F.1, (62) at gamma = 0",
             "At q = rho = 1 they are the covariance of the increments for vanishing learning rate.",
-            _sigma(1.0, m, 1.0),
+            diffusion(1.0, m, 1.0, noise),
             unit[[0, 0, 1], [0, 1, 1]],
             1e-6,
             remark="At learning rate 1e-9.",
         ),
     )
-
-
-def _sigma(q: float, m: float, rho: float) -> np.ndarray:
-    noise = NOISE
-    qq = 1536 * q**4 + 48 * noise * q**2 + 128 * rho**2 * q**2 + 1088 * rho * m**2 * q
-    qq += -384 * rho * q**3 - 2688 * q**2 * m**2 + 320 * m**4
-    mq = 768 * m * q**3 + 24 * noise * m * q + 336 * rho**2 * m * q + 432 * rho * m**3
-    mq += -624 * rho * m * q**2 - 912 * m**3 * q
-    mm = 60 * rho * q**3 + 4 * noise * rho * q + 60 * rho**3 * q + 324 * rho**2 * m**2 - 72 * rho**2 * q**2
-    mm += -504 * rho * q * m**2 + 8 * noise * m**2 - 192 * m**4 + 324 * m**2 * q**2
-    return np.array([qq, mq, mm])

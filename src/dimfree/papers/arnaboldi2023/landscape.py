@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...state import State
-from ..claims import Claim
-from .checks import EXACT, average, free_limit, rates
+from ..claims import EXACT, Claim
+from ..quadrature import average
+from .checks import free_limit, rates
 from .weights import loss_of, on_sphere, risk_of, tangent_basis, tangent_hessian
 
 D, NOISE = 6, 0.4

@@ -11,13 +11,11 @@ from ...symbolic.matrix_form import QuadraticNetwork
 from ...symbolic.matrix_result import writer
 from ...symbolic.notation import Alphabet
 from ...symbolic.words import Words
-from ..printed import PrintedEquation
+from ..printed import PrintedEquation, indices
 from .printed_fluctuations import fluctuations
 from .printed_landscape import landscape
 from .printed_means import means
-from .printed_system import derived, gamma_and_noise
-
-P = 2  # width of what is compared coordinate by coordinate
+from .printed_system import P, derived, gamma_and_noise
 
 
 def equations() -> tuple[PrintedEquation, ...]:
@@ -130,7 +128,7 @@ def _sphere() -> tuple[PrintedEquation, ...]:
     moved = {key: free.symbols[key] + h * side for key, side in free.drift.items()}
     printed, projected = [], []
     for key in result.drift:
-        i, j = (int(index) for index in key[2:-1].split(","))
+        i, j = indices(key)
         norms = [moved[f"Q[{i},{i}]"]] + ([moved[f"Q[{j},{j}]"]] if key.startswith("Q") else [])
         step = moved[key] / sympy.sqrt(sympy.Mul(*norms))
         projected.append(sympy.expand(sympy.diff(step, h).subs(h, 0).subs(on)))

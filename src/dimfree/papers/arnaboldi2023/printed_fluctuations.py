@@ -6,6 +6,7 @@ import sympy
 
 from ...symbolic.wick import GaussianFields
 from ..printed import PrintedEquation
+from .printed_polynomials import diffusion, gradient_covariance, increment_covariances
 from .printed_system import derived, gamma_and_noise
 
 
@@ -21,34 +22,20 @@ def _explicit() -> tuple[PrintedEquation, ...]:
     m, q = result.symbols["M[0,0]"], result.symbols["Q[0,0]"]
     d = sympy.Symbol("d", positive=True)
     ours = (d / gamma * result.covariance).subs(q, 1)  # of the increments over their step
-
-    def printed(gamma: Any) -> tuple[Any, Any, Any]:
-        D = noise
-        var_Q = (
-            576 * gamma**2 * D * m**4 - 2496 * gamma**2 * D * m**2 - 11520 * gamma**2 * m**6 + 54144 * gamma**2 * m**4
-            - 73728 * gamma**2 * m**2 + 544 * gamma * D * m**2 - 11136 * gamma * m**4 + 22272 * gamma * m**2
-            + 320 * m**4 - 1600 * m**2 + 32 * gamma**2 * D**2 + 1920 * gamma**2 * D + 31104 * gamma**2
-            - 544 * gamma * D - 11136 * gamma + 48 * D + 1280
-        )  # fmt: skip
-        both = (
-            72 * gamma * D * m**3 - 72 * gamma * D * m - 1440 * gamma * m**5 + 2880 * gamma * m**3 - 1440 * gamma * m
-            + 24 * D * m - 480 * m**3 + 480 * m
-        )  # fmt: skip
-        return var_Q, both, 8 * D * m**2 - 192 * m**4 + 144 * m**2 + 4 * D + 48
-
+    printed = increment_covariances(m, noise, gamma)
     true = (ours[0, 0], ours[0, 1], ours[1, 1])
     return (
         PrintedEquation(
             "eq. (62)",
             "Variances of the increments of Q and m and their covariance, p = 1.",
-            printed(gamma),
+            printed,
             true,
             correction=r"$2\gamma$ for $\gamma$ in Var Q and in Cov: the increment of Q has "
             r"$4 \gamma \mathcal{E}^2 \lambda^2$.",
-            corrected=printed(2 * gamma),
+            corrected=increment_covariances(m, noise, 2 * gamma),
             remark="Moments of order twelve.",
         ),
-        PrintedEquation("eq. (62), Var M", "The variance of the increment of m alone.", printed(gamma)[2], true[2]),
+        PrintedEquation("eq. (62), Var M", "The variance of the increment of m alone.", printed[2], true[2]),
         PrintedEquation(
             "App. D, variance at m = 0",
             "The noise of m on the sphere at m = 0, p = 1.",
@@ -79,13 +66,7 @@ class OneStudent:
 
     def printed_V(self) -> tuple[Any, Any, Any, Any]:
         """Eq. (63), without its factor 4."""
-        q, m, rho, D = self.q, self.m, self.rho, self.noise
-        return (
-            15 * q**3 + D * q + 3 * rho**2 * q + 12 * rho * m**2 - 6 * q**2 * rho - 24 * q * m**2,
-            90 * q**2 + 2 * D + 6 * rho**2 - 24 * rho * q - 48 * m**2 - 9 * q**2 + 6 * rho * q - rho**2,
-            12 * rho * q + 24 * m**2 - 12 * q**2 - 4 * m**2,
-            24 * rho * m - 48 * q * m + 6 * q * m - 2 * rho * m,
-        )
+        return gradient_covariance(self.q, self.m, self.rho, self.noise)
 
 
 def _gradient_noise() -> tuple[PrintedEquation, ...]:
@@ -191,18 +172,7 @@ def _zoom() -> tuple[PrintedEquation, ...]:
         + 96 * rho * q**3 - 16 * rho**2 * q**2 + 192 * rho * m**2 * q + 384 * m**4 - 192 * m**2 * q**2 - 64 * m**4
         + 768 * rho * m**2 * q - 1536 * m**2 * q**2 + 192 * m**2 * q**2 - 64 * rho * m**2 * q
     )  # fmt: skip
-    final_mm = (
-        60 * rho * q**3 + 4 * D * rho * q + 60 * rho**3 * q + 324 * rho**2 * m**2 - 72 * rho**2 * q**2
-        - 504 * rho * q * m**2 + 8 * D * m**2 - 192 * m**4 + 324 * m**2 * q**2
-    )  # fmt: skip
-    final_mq = (
-        768 * m * q**3 + 24 * D * m * q + 336 * rho**2 * m * q + 432 * rho * m**3 - 624 * rho * m * q**2
-        - 912 * m**3 * q
-    )  # fmt: skip
-    final_qq = (
-        1536 * q**4 + 48 * D * q**2 + 128 * rho**2 * q**2 + 1088 * rho * m**2 * q - 384 * rho * q**3
-        - 2688 * q**2 * m**2 + 320 * m**4
-    )  # fmt: skip
+    final_qq, final_mq, final_mm = diffusion(q, m, rho, D)
     how = "The derived covariance of the increments over their step, at vanishing learning rate."
     return (
         PrintedEquation(

@@ -6,7 +6,6 @@ import sympy
 
 from ..printed import PrintedEquation
 from .printed_fluctuations import OneStudent
-from .printed_system import derived
 
 
 def landscape() -> tuple[PrintedEquation, ...]:
@@ -29,9 +28,7 @@ def landscape() -> tuple[PrintedEquation, ...]:
 
     saddle, solution, origin = {m: 0, q: rho * third}, {m: rho, q: rho}, {m: 0, q: 0}
     at_solution = at(solution, hessian)
-    noiseless = derived(1, rho=True)
-    gamma, noise = noiseless.values
-    excess = {noise: 0}
+    drift = {key: side.subs(D, 0) for key, side in one.result.drift.items()}
     second = q * (rho**2 + 5 * q**2 - 2 * rho * q) + 4 * m**2 * (rho - 2 * q)
     return (
         PrintedEquation(
@@ -113,8 +110,8 @@ def landscape() -> tuple[PrintedEquation, ...]:
         PrintedEquation(
             "eqs. (84), (85)",
             "The ODE of one student without noise.",
-            (6 * m * (rho - q), 4 * (q * (rho - 3 * q) + 2 * m**2) + 12 * gamma * second),
-            (noiseless.drift["M[0,0]"].subs(excess), noiseless.drift["Q[0,0]"].subs(excess)),
+            (6 * m * (rho - q), 4 * (q * (rho - 3 * q) + 2 * m**2) + 12 * one.gamma * second),
+            (drift["M[0,0]"], drift["Q[0,0]"]),
         ),
         PrintedEquation(
             "eq. (90)",

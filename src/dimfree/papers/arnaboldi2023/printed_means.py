@@ -4,33 +4,26 @@ from typing import Any
 
 import sympy
 
-from ...algorithms import OnlineSGD
-from ...problems import PhaseRetrieval
-from ...symbolic import SymbolicLimit
-from ...symbolic import equations as derive
 from ...symbolic.wick import GaussianFields
-from ..printed import PrintedEquation
-
-P = 2
+from ..printed import PrintedEquation, indices
+from .printed_system import P, derived, gamma_and_noise
 
 
 class _Averages:
     """Moments of the fields of two students (0, 1), the teacher (2) and the noise (3), and the derived system."""
 
     def __init__(self) -> None:
-        sgd, problem = OnlineSGD(0.1, readout_rate=0.1), PhaseRetrieval(P, noise=0.1)
-        self.result: SymbolicLimit = derive(problem, sgd, notation="arnaboldi2023", sizes="given")
-        self.gamma, self.noise = self.result.values
+        self.result = derived(P, trained=True)
+        self.gamma, self.noise = gamma_and_noise(self.result)
         self.a = [self.result.symbols[f"readout[{j}]"] for j in range(P)]
         covariance = sympy.eye(P + 2)
         covariance[P + 1, P + 1] = self.noise
         for key, symbol in self.result.symbols.items():
             if key.startswith("readout"):
                 continue
-            i, j = (int(index) for index in key[2:-1].split(","))
+            i, j = indices(key)
             j = P if key.startswith("M") else j
             covariance[i, j] = covariance[j, i] = symbol
-        self.omega = covariance
         self.fields = GaussianFields(covariance.tolist(), [*self.a, self.gamma])
         *self.students, self.star, self.zeta = self.fields.fields
 
@@ -76,26 +69,20 @@ def means() -> tuple[PrintedEquation, ...]:
     in_11 = averages.increments(right)
     overlaps = len(in_11) - P  # the equation of the readout has no such factor
 
-    # Appendix A.2: E is f - y, so that its right-hand sides are those of minus the drift to first order.
-    def E(*fields: Any) -> Any:
-        product = fields[0]
-        for each in fields[1:]:
-            product = product * each
-        return mean(product)
-
+    # Appendix A.2: the error is f - y, so that its right-hand sides are those of minus the drift to first order.
     p = sympy.Integer(P)
-    square_error = E(star**4) + sum(
-        a[j] * a[l] * E(students[j] ** 2, students[l] ** 2) / p**2 for j in range(P) for l in range(P)
-    ) - 2 / p * sum(a[j] * E(students[j] ** 2, star**2) for j in range(P))  # fmt: skip
+    square_error = mean(star**4) + sum(
+        a[j] * a[l] * mean(students[j] ** 2 * students[l] ** 2) / p**2 for j in range(P) for l in range(P)
+    ) - 2 / p * sum(a[j] * mean(students[j] ** 2 * star**2) for j in range(P))  # fmt: skip
     of_a = [
-        sum(a[l] * E(students[l] ** 2, students[j] ** 2) for l in range(P)) / p - E(star**2, students[j] ** 2)
+        sum(a[l] * mean(students[l] ** 2 * students[j] ** 2) for l in range(P)) / p - mean(star**2 * students[j] ** 2)
         for j in range(P)
     ]
 
     def of_m(last: Any) -> list[Any]:
         return [
-            2 / p * sum(a[j] * a[l] * E(students[l] ** 2, students[j], star) for l in range(P))
-            - 2 * last[j] * E(star**2, students[j], star)
+            2 / p * sum(a[j] * a[l] * mean(students[l] ** 2 * students[j] * star) for l in range(P))
+            - 2 * last[j] * mean(star**2 * students[j] * star)
             for j in range(P)
         ]
 
@@ -103,18 +90,18 @@ def means() -> tuple[PrintedEquation, ...]:
     first = [
         2 * (a[j] + a[l])
         * (
-            sum(a[s] * E(students[s] ** 2, students[j], students[l]) for s in range(P)) / p
-            - E(star**2, students[j], students[l])
+            sum(a[s] * mean(students[s] ** 2 * students[j] * students[l]) for s in range(P)) / p
+            - mean(star**2 * students[j] * students[l])
         )
         for j, l in pairs
     ]  # fmt: skip
     bracket = [
         a[j] * a[l] * (
-            E(students[j], students[l], star**4)
-            - 2 / p * sum(a[s] * E(students[j], students[l], star**2, students[s] ** 2) for s in range(P))
+            mean(students[j] * students[l] * star**4)
+            - 2 / p * sum(a[s] * mean(students[j] * students[l] * star**2 * students[s] ** 2) for s in range(P))
             + sum(
-                a[s] * a[t] * E(students[j], students[l], students[s] ** 2, students[t] ** 2)
-                + noise * E(students[j], students[l])
+                a[s] * a[t] * mean(students[j] * students[l] * students[s] ** 2 * students[t] ** 2)
+                + noise * mean(students[j] * students[l])
                 for s in range(P) for t in range(P)
             ) / p**2
         )
@@ -154,8 +141,7 @@ def means() -> tuple[PrintedEquation, ...]:
         PrintedEquation(
             "App. A.2, moments",
             "The list of Gaussian moments of order two, four and six.",
-            _listed_moments()[0],
-            _listed_moments()[1],
+            *_listed_moments(),
         ),
         PrintedEquation(
             "App. A.2, E[E^2]",
@@ -198,7 +184,7 @@ def means() -> tuple[PrintedEquation, ...]:
             corrected=[4 * gamma / p * each for each in bracket],
             remark=f"p = {P}.",
         ),
-        _projected_step(),
+        _projected_step(averages),
     )
 
 
@@ -217,27 +203,25 @@ def _listed_moments() -> tuple[list[Any], list[Any]]:
     return printed, true
 
 
-def _projected_step() -> PrintedEquation:
+def _projected_step(averages: _Averages) -> PrintedEquation:
     """Eq. (36): the mean of what it says one step adds to m_j, times d."""
-    averages = _Averages()
-    gamma = averages.gamma
-    sphere = derive(PhaseRetrieval(P, noise=0.1), OnlineSGD(0.1, sphere=True), notation="arnaboldi2023", sizes="given")
+    sphere = derived(P, sphere=True)
     ones = {**{each: 1 for each in averages.a}, **{averages.result.symbols[f"Q[{j},{j}]"]: 1 for j in range(P)}}
     error = averages.error(star=averages.star**2, sign=-1)
-    rate = gamma / P
-    printed, corrected, derived = [], [], []
+    rate = averages.gamma / P
+    printed, corrected, right = [], [], []
     for j, field in enumerate(averages.students):
         m = averages.result.symbols[f"M[{j},0]"]
         cross, own = averages.mean(error * field * averages.star), averages.mean(error * field**2)
         square = averages.mean(error**2 * field**2)
         printed.append((rate * cross - m / 2 * (2 * rate * own + rate**2 * own)).subs(ones))
         corrected.append((2 * rate * cross - m / 2 * (4 * rate * own + 4 * rate**2 * square)).subs(ones))
-        derived.append(rate * sphere.drift[f"M[{j},0]"])
+        right.append(rate * sphere.drift[f"M[{j},0]"])
     return PrintedEquation(
         "eq. (36)",
         "The mean of what one step adds to m_j on the sphere, times d.",
         printed,
-        derived,
+        right,
         correction=r"$2 \tfrac{\gamma}{p} \mathcal{E} \lambda_j \lambda_* - \tfrac{m_j}2 (4 \tfrac{\gamma}{p} "
         r"\mathcal{E} \lambda_j^2 + 4 \tfrac{\gamma^2}{p^2} \mathcal{E}^2 \lambda_j^2)$, as in the "
         "display that follows it.",

@@ -1,5 +1,6 @@
 """The source's problem, derived in its notation."""
 
+import functools
 from typing import Any
 
 from ...algorithms import OnlineSGD
@@ -7,7 +8,10 @@ from ...problems import PhaseRetrieval
 from ...symbolic import SymbolicLimit
 from ...symbolic import equations as derive
 
+P = 2  # width of what is compared coordinate by coordinate
 
+
+@functools.cache
 def derived(
     p: int, *, rho: bool = False, limit: Any = "ode", sphere: bool = False, trained: bool = False
 ) -> SymbolicLimit:

@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...solving import solve
-from ..claims import Claim
+from ..claims import EXACT, Claim
 from .conventions import (
-    EXACT,
     binary_limit,
     gaussian_starts,
     jacobian,

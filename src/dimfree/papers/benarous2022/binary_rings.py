@@ -4,9 +4,18 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 
-from ..claims import Claim
+from ..claims import EXACT, Claim
 from .binary import RIDGE, printed_rates
-from .conventions import EXACT, binary_limit, covariance, jacobian, rates_at, ring_level, state_of, top_eigenvalue
+from .conventions import (
+    binary_limit,
+    covariance,
+    jacobian,
+    printed_ring_drift,
+    rates_at,
+    ring_level,
+    state_of,
+    top_eigenvalue,
+)
 
 
 def claims() -> tuple[Claim, ...]:
@@ -16,13 +25,6 @@ def claims() -> tuple[Claim, ...]:
 def ring_point(angle: float, ridge: float = RIDGE) -> np.ndarray:
     """The amplitudes (a_1, a_2) of a point of the ring."""
     return ring_level(ridge, 2) ** 0.5 * np.array([np.cos(angle), np.sin(angle)])
-
-
-def printed_drift(a: np.ndarray, ridge: float, sign: float = 1.0) -> np.ndarray:
-    """Proposition 4.3: the matrix of the drift of (v, m), rescaled; -1 is the right sign of its second term."""
-    outer = sign * (ridge - 2 * ridge**2) * np.outer(a, a)
-    relax = ridge * np.eye(2)
-    return np.block([[outer - relax, outer + relax], [outer + relax, outer - relax]])
 
 
 def _stability() -> tuple[Claim, ...]:
@@ -109,11 +111,11 @@ def _diffusion() -> tuple[Claim, ...]:
             "Proposition 4.3, drift",
             r"$d\tilde v_i = \alpha(\tilde m_i - \tilde v_i) + a_i(\alpha - 2\alpha^2) \sum_k a_k (\tilde v_k + \tilde "
             r"m_k)$ and the same with v and m swapped.",
-            np.stack([printed_drift(a, RIDGE) for a in points]),
+            np.stack([printed_ring_drift(a, RIDGE, 2) for a in points]),
             matrices[:, :4, :4],
             EXACT,
             correction=r"Minus $a_i(\alpha - 2\alpha^2) \sum_k \dots$; and both lines lack their dt.",
-            corrected=np.stack([printed_drift(a, RIDGE, sign=-1.0) for a in points]),
+            corrected=np.stack([printed_ring_drift(a, RIDGE, 2, sign=-1.0) for a in points]),
             remark="The derivative of the library's drift at infinite snr, at two points of the ring.",
         ),
         Claim(

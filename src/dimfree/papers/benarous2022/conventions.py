@@ -19,7 +19,6 @@ from ...problems import Mixture, SpikedTensor
 from ...state import State
 
 CLOCK = r"$t$ = learning rate $\times\ \alpha$"
-EXACT = 1e-10  # both sides in closed form or by a rule that is exact for them
 
 
 def tensor_limit(order: int, snr: float, rate: float = 1.0) -> MeanLimit:
@@ -45,6 +44,17 @@ def xor_limit(snr: float, ridge: float) -> MeanLimit:
 def ring_level(ridge: float, clusters: int) -> float:
     """The squared radius of the rings of fixed points: -logit(2 ridge) for two clusters, -logit(4 ridge) for four."""
     return float(np.log((1 - clusters * ridge) / (clusters * ridge)))
+
+
+def printed_ring_drift(a: np.ndarray, ridge: float, clusters: int, sign: float = 1.0) -> np.ndarray:
+    """Propositions 4.3 and 5.1: the matrix of the drift of (v, m) about a point of the rings, rescaled.
+
+    Neurons 1 and 2 share a ring, and so do 3 and 4; -1 is the right sign of the second term.
+    """
+    same_ring = np.kron(np.eye(len(a) // 2), np.ones((2, 2)))
+    outer = sign * (ridge - clusters * ridge**2) * np.outer(a, a) * same_ring
+    relax = ridge * np.eye(len(a))
+    return np.block([[outer - relax, outer + relax], [outer + relax, outer - relax]])
 
 
 def state_of(v, m, R) -> State:

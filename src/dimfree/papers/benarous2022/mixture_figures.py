@@ -83,6 +83,20 @@ def _dataset(found: _Experiment, **attributes):
     )
 
 
+def _ends(axes, ends: np.ndarray, radius: float, stable: np.ndarray, names: tuple[str, str]) -> None:
+    """Where runs end in the plane of the overlaps of two neurons, with the rings and the stable points."""
+    axes.plot(ends[:, 0], ends[:, 1], ".", color=BLUE, markersize=5, label=f"ends of {len(ends)} runs")
+    for begin, label in ((0, r"rings, $\lambda = \infty$"), (2, None)):
+        arc(axes, radius, begin, label)
+    cross(axes, radius * stable[:, 0], radius * stable[:, 1], r"stable, $\lambda = \infty$")
+    axes.set(xlabel=rf"overlap {names[0]}", ylabel=rf"overlap {names[1]}", aspect="equal")
+
+
+def _along_ring(axes, a: np.ndarray) -> None:
+    """The direction in which the first two neurons diffuse."""
+    axes.axline((0, 0), slope=a[1] / a[0], color=RED, linewidth=1.2, linestyle="--", label=r"direction $(a_1, a_2)$")
+
+
 def _pair(axes, data, first: tuple[int, int], second: tuple[int, int], names: tuple[str, str]) -> None:
     """Paths in the plane of two rescaled overlaps: SGD, and the diffusion."""
     for name, colour, label, width in (
@@ -110,12 +124,7 @@ def fig2(size: Size) -> Reproduction:
     data = _dataset(found, d=d, snr=snr, time=time, ring=a)
     figure, panels = four_panels()
     fractions(panels[0], float(data.optimal.mean()), 0.5, runs)
-    ends = data.end_m.values[..., 0]
-    panels[1].plot(ends[:, 0], ends[:, 1], ".", color=BLUE, markersize=5, label=f"ends of {runs} runs")
-    for begin, label in ((0, r"rings, $\lambda = \infty$"), (2, None)):
-        arc(panels[1], level**0.5, begin, label)
-    cross(panels[1], level**0.5 * np.array([1, -1]), level**0.5 * np.array([-1, 1]), r"stable, $\lambda = \infty$")
-    panels[1].set(xlabel=r"overlap $m_1$", ylabel=r"overlap $m_2$", aspect="equal")
+    _ends(panels[1], data.end_m.values[..., 0], level**0.5, np.array([[1, -1], [-1, 1]]), ("$m_1$", "$m_2$"))
     panels[1].legend(loc="center", fontsize=9)
     deviation = ring_deviation(data.time.values, a[0], level, clusters=2)
     panels[2].plot(data.time, data.rescaled_m.values[:10, :, 0, 0].T, color=BLUE, linewidth=0.8)
@@ -124,9 +133,7 @@ def fig2(size: Size) -> Reproduction:
     panels[2].set(xlabel=CLOCK, ylabel=r"$\sqrt{N}(m_1 - a_1)$")
     legend_above(panels[2])
     _pair(panels[3], data, (0, 0), (1, 0), (r"$\sqrt{N}(m_1 - a_1)$", r"$\sqrt{N}(m_2 - a_2)$"))
-    panels[3].axline(
-        (0, 0), slope=a[1] / a[0], color=RED, linewidth=1.2, linestyle="--", label=r"direction $(a_1, a_2)$"
-    )
+    _along_ring(panels[3], a)
     legend_above(panels[3])
     _finish(figure, panels, f"Binary mixture, N = {d}, $\\lambda$ = {snr:g}, $\\alpha$ = {_RIDGE}")
     return Reproduction(data, figure, _fig2_claims(data, a, level, runs))
@@ -138,12 +145,17 @@ def _finish(figure, panels, title: str) -> None:
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
 
 
+def _along(samples: np.ndarray, a: np.ndarray) -> list[float]:
+    """How far two overlaps spread along (a_1, a_2): cosine of their main direction, and deviation across over along."""
+    values, vectors = np.linalg.eigh(np.cov(samples.T))
+    return [float(abs(vectors[:, -1] @ a[:2]) / np.linalg.norm(a[:2])), float(max(values[0] / values[1], 0.0) ** 0.5)]
+
+
 def _fig2_claims(data, a: np.ndarray, level: float, runs: int) -> tuple[Claim, ...]:
     ends, optimal = data.end_m.values[..., 0], data.optimal.values
     points = np.abs(ends[optimal])
     radii = np.sum(ends[~optimal] ** 2, axis=1)
     last = data.rescaled_m.values[:, -1, :, 0]
-    values, vectors = np.linalg.eigh(np.cov(last.T))
     deviation = ring_deviation(data.time.values[-1:], a[0], level, clusters=2)[0]
     return (
         Claim(
@@ -173,7 +185,7 @@ def _fig2_claims(data, a: np.ndarray, level: float, runs: int) -> tuple[Claim, .
             "Fig. 2(d), rank 1",
             "On a ring (m_1, m_2) diffuses along (a_1, a_2): cosine, and the deviation across over that along.",
             [1.0, 0.0],
-            [float(abs(vectors[:, -1] @ a) / np.linalg.norm(a)), float(max(values[0] / values[1], 0.0) ** 0.5)],
+            _along(last, a),
             0.25,
         ),
     )
@@ -196,30 +208,22 @@ def fig3(size: Size) -> Reproduction:
     data = _dataset(found, d=d, snr=snr, time=time, ring=a)
     figure, panels = four_panels()
     fractions(panels[0], float(data.optimal.mean()), 3 / 32, runs)
-    ends, radius = data.end_m.values[..., 0], level**0.5
-    panels[1].plot(ends[:, 0], ends[:, 1], ".", color=BLUE, markersize=5, label=f"ends of {runs} runs")
-    for begin, label in ((0, r"rings, $\lambda = \infty$"), (2, None)):
-        arc(panels[1], radius, begin, label)
     # One neuron or both may be on nu instead, or one on each sign of mu.
-    stable = radius * np.array([[1, -1], [-1, 1], [1, 0], [-1, 0], [0, 1], [0, -1], [0, 0]])
-    cross(panels[1], stable[:, 0], stable[:, 1], r"stable, $\lambda = \infty$")
-    panels[1].set(xlabel=r"overlap $m_1^\mu$", ylabel=r"overlap $m_2^\mu$", xlim=(-1.2, 1.2), ylim=(-0.85, 0.85))
+    stable = np.array([[1, -1], [-1, 1], [1, 0], [-1, 0], [0, 1], [0, -1], [0, 0]])
+    _ends(panels[1], data.end_m.values[..., 0], level**0.5, stable, (r"$m_1^\mu$", r"$m_2^\mu$"))
+    panels[1].set(xlim=(-1.2, 1.2), ylim=(-0.85, 0.85))
     names = [rf"$\sqrt{{N}}(m_{i}^\{x} - a_{i})$" for i, x in ((1, "mu"), (2, "mu"), (3, "nu"))]
     _pair(panels[2], data, (0, 0), (1, 0), (names[0], names[1]))
-    panels[2].axline(
-        (0, 0), slope=a[1] / a[0], color=RED, linewidth=1.2, linestyle="--", label=r"direction $(a_1, a_2)$"
-    )
+    _along_ring(panels[2], a)
     _pair(panels[3], data, (0, 0), (2, 1), (names[0], names[2]))
     for axes in panels[1:]:
         legend_above(axes)
-    panels[1].set_aspect("equal")
     _finish(figure, panels, f"XOR mixture, N = {d}, $\\lambda$ = {snr:g}, $\\alpha$ = {_RIDGE}")
     return Reproduction(data, figure, _fig3_claims(data, a, level, runs))
 
 
 def _fig3_claims(data, a: np.ndarray, level: float, runs: int) -> tuple[Claim, ...]:
     optimal, last = data.optimal.values, data.rescaled_m.values[:, -1]
-    values, vectors = np.linalg.eigh(np.cov(last[:, :2, 0].T))
     pair = np.corrcoef(last[:, 0, 0], last[:, 2, 1])[0, 1]
     ends = np.sort(np.abs(data.end_m.values[optimal]).max(axis=-1), axis=None)
     predicted = 3 / 32
@@ -243,7 +247,7 @@ def _fig3_claims(data, a: np.ndarray, level: float, runs: int) -> tuple[Claim, .
             "Fig. 3(c)",
             "Within a ring (m_1, m_2) diffuses along (a_1, a_2): cosine, and the deviation across over that along.",
             [1.0, 0.0],
-            [float(abs(vectors[:, -1] @ a[:2]) / np.linalg.norm(a[:2])), float(max(values[0] / values[1], 0.0) ** 0.5)],
+            _along(last[:, :2, 0], a),
             0.25,
         ),
         Claim(

@@ -7,6 +7,7 @@ from ...problems import SpikedTensor
 from ...symbolic import SymbolicLimit
 from ...symbolic import equations as derive
 from ..printed import PrintedEquation
+from .tensors import effective, rescaled
 
 
 def equations() -> tuple[PrintedEquation, ...]:
@@ -14,23 +15,18 @@ def equations() -> tuple[PrintedEquation, ...]:
     result = _derived("symbolic")
     u1, u2 = result.symbols["m"], result.symbols["r2"]
     c, snr, k = result.values
-    radius = u1**2 + u2
-    effective = (
-        2 * u1 * (snr * k * u1 ** (k - 2) - k * radius ** (k - 1)),
-        -4 * k * radius ** (k - 1) * (u2 - c),
-    )
     return (
         PrintedEquation(
             "section 3, population loss",
             "The population loss, up to a constant.",
-            -2 * snr * u1**k + radius**k,
+            -2 * snr * u1**k + (u1**2 + u2) ** k,
             result.risk - snr**2,
             remark="The constant is taken to be that of the signal; the noise is left out.",
         ),
         PrintedEquation(
             "Proposition 3.1, eq. (3.1)",
             "The ODE for m and r_perp^2, for every order.",
-            effective,
+            effective(u1, u2, k, snr, c),
             tuple(result.drift.values()),
         ),
         *(_rescaled(order) for order in (2, 3, 4)),
@@ -54,15 +50,11 @@ def _rescaled(order: int) -> PrintedEquation:
     drift = sympy.limit(sympy.expand(root * result.drift["m"].subs(near)), root, sympy.oo)
     other = sympy.limit(sympy.expand(result.drift["r2"].subs(near)), root, sympy.oo)
     noise = sympy.limit(sympy.expand((n * result.covariance[0, 0]).subs(near)), root, sympy.oo)
-    printed = (
-        2 * u1 * (2 * snr * (1 if order == 2 else 0) - order * u2 ** (order - 1)),
-        -4 * order * u2 ** (order - 1) * (u2 - 1),
-        4 * order * u2 ** (order - 1),
-    )
+    growth, printed_noise, printed_other = rescaled(order, snr, u2)
     return PrintedEquation(
         f"Proposition 3.3, eq. (3.2), order {order}",
         "Drift and diffusion of (sqrt(n) m, r_perp^2) near m = 0.",
-        printed,
+        (growth * u1, printed_other, printed_noise),
         (drift, other, noise),
         remark="Terms of the derived equations that survive at m of order 1/sqrt(n); c = 1.",
     )

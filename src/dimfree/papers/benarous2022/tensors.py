@@ -1,6 +1,8 @@
 """Section 3: matrix and tensor PCA, eqs. (3.1), (3.2), Propositions 3.1-3.3 and the scaling of the signal."""
 
+import itertools
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,9 +15,8 @@ from ...limits import MeanLimit
 from ...problems import SpikedTensor
 from ...simulation import simulate
 from ...trajectory import Outcome
-from ..claims import Claim
+from ..claims import EXACT, Claim
 from .conventions import (
-    EXACT,
     covariance,
     jacobian,
     rates,
@@ -33,14 +34,12 @@ def claims() -> tuple[Claim, ...]:
     return (*_equations(), *_fixed_points(), *_warm_starts(), *_diffusion(), *_scaled_signal())
 
 
-def effective(m: float, r2: float, order: int, snr: float, c: float) -> np.ndarray:
-    """Eq. (3.1)."""
+def effective(m: Any, r2: Any, order: Any, snr: Any, c: Any) -> tuple[Any, Any]:
+    """Eq. (3.1), of numbers or symbols."""
     R2 = m**2 + r2
-    return np.array(
-        [
-            2 * m * (snr * order * m ** (order - 2) - order * R2 ** (order - 1)),
-            -4 * order * R2 ** (order - 1) * (r2 - c),
-        ]
+    return (
+        2 * m * (snr * order * m ** (order - 2) - order * R2 ** (order - 1)),
+        -4 * order * R2 ** (order - 1) * (r2 - c),
     )
 
 
@@ -54,11 +53,12 @@ def critical_snr(order: int) -> float:
 
 def _equations() -> tuple[Claim, ...]:
     snr, c = 1.7, 0.6
-    printed = [effective(m, r2, k, snr, c) for k in _ORDERS for m, r2 in _POINTS]
-    ours = [rates(tensor_limit(k, snr, c), tensor_state(m, r2)) for k in _ORDERS for m, r2 in _POINTS]
-    population = [-2 * snr * m**k + (r2 + m**2) ** k for k in _ORDERS for m, r2 in _POINTS]
+    cases = list(itertools.product(_ORDERS, _POINTS))
+    printed = [effective(m, r2, k, snr, c) for k, (m, r2) in cases]
+    ours = [rates(tensor_limit(k, snr, c), tensor_state(m, r2)) for k, (m, r2) in cases]
+    population = [-2 * snr * m**k + (r2 + m**2) ** k for k, (m, r2) in cases]
     # The constant c of the source: the norm of the signal here, where that of the noise is left out.
-    risk = [float(SpikedTensor(k, snr).risk(tensor_state(m, r2))) - snr**2 for k in _ORDERS for m, r2 in _POINTS]
+    risk = [float(SpikedTensor(k, snr).risk(tensor_state(m, r2))) - snr**2 for k, (m, r2) in cases]
     return (
         Claim(
             "section 3, population loss",
@@ -112,16 +112,9 @@ def _fixed_points() -> tuple[Claim, ...]:
     at_zero = [rates(tensor_limit(k, 1.7), tensor_state(0.0, 1.0)) for k in _ORDERS]
     matrix = _roots(2, 1.2)
     threshold = _zero(lambda snr: jacobian(tensor_limit(2, snr), [0.0, 1.0])[0, 0], 0.5, 2.0)
-
-    def pairs(k: int) -> tuple[list[float], np.ndarray, list[float]]:
-        """What is printed, and what is found: how many with each sign, and the stability of the positive ones."""
-        roots = _roots(k, 1.5 * critical_snr(k))
-        found = [float(np.sum(roots < 0)), float(np.sum(roots > 0))]
-        return [2.0, 2.0], roots, found
-
-    printed4, roots4, found4 = pairs(4)
-    printed3, roots3, found3 = pairs(3)
-    stable = [_is_stable(k, 1.5 * critical_snr(k), m) for k, roots in ((3, roots3), (4, roots4)) for m in roots[-2:]]
+    roots = {k: _roots(k, 1.5 * critical_snr(k)) for k in (3, 4)}
+    of_each_sign = {k: [int(np.sum(found < 0)), int(np.sum(found > 0))] for k, found in roots.items()}
+    stable = [_is_stable(k, 1.5 * critical_snr(k), m) for k, found in roots.items() for m in found[-2:]]
     around = [len(_roots(k, factor * critical_snr(k))) for k in (3, 4) for factor in (0.99, 1.01)]
     return (
         Claim(
@@ -163,18 +156,18 @@ def _fixed_points() -> tuple[Claim, ...]:
         Claim(
             "Proposition 3.2(2), order 4",
             "Above lambda_c two fixed points with m < 0 and two with m > 0.",
-            printed4,
-            found4,
+            [2, 2],
+            of_each_sign[4],
             0.0,
         ),
         Claim(
             "Proposition 3.2(2), order 3",
             "The same for odd order.",
-            printed3,
-            found3,
+            [2, 2],
+            of_each_sign[3],
             0.0,
             correction="For odd order only those with m > 0: for m < 0 the signal term pushes towards zero.",
-            corrected=[0.0, 2.0],
+            corrected=[0, 2],
         ),
         Claim(
             "Proposition 3.2(2), stability",
@@ -239,14 +232,12 @@ def time_to_learn(snr: float, n: float) -> float:
     return float(np.trapezoid(overlaps / drift, np.log(overlaps)))
 
 
-def rescaled(order: int, snr: float, r2: float) -> np.ndarray:
-    """Eq. (3.2): the rate of u_1, its noise per time, the drift of u_2."""
-    return np.array(
-        [
-            2 * (2 * snr * (order == 2) - order * r2 ** (order - 1)),
-            4 * order * r2 ** (order - 1),
-            -4 * order * r2 ** (order - 1) * (r2 - 1),
-        ]
+def rescaled(order: int, snr: Any, r2: Any) -> tuple[Any, Any, Any]:
+    """Eq. (3.2), of numbers or symbols: the rate of u_1, its noise per time, the drift of u_2."""
+    return (
+        2 * (2 * snr * int(order == 2) - order * r2 ** (order - 1)),
+        4 * order * r2 ** (order - 1),
+        -4 * order * r2 ** (order - 1) * (r2 - 1),
     )
 
 
@@ -258,15 +249,12 @@ def _diffusion() -> tuple[Claim, ...]:
         drift = np.asarray(rates(limit, tensor_state(0.0, r2)))
         noise = covariance(limit, tensor_state(0.0, r2))[0, 0]
         ours.append([jacobian(limit, [0.0, r2])[0, 0], noise, drift[1]])
-    late, found, stationary, variance = [], [], [], []
+    late, found = [], []
     for snr in (0.8, 1.2):
         limit = tensor_limit(2, snr)
         late.append([4 * (snr - 1), 8.0])
         found.append([jacobian(limit, [0.0, 1.0])[0, 0], covariance(limit, tensor_state(0.0, 1.0))[0, 0]])
-    for order in (3, 4):
-        stationary.append([1.0])
-        limit = tensor_limit(order, 1.7)
-        variance.append([float(jacobian(limit, [0.0, 1.0])[0, 0] < 0)])
+    stable = [float(jacobian(tensor_limit(order, 1.7), [0.0, 1.0])[0, 0] < 0) for order in (3, 4)]
     return (
         Claim(
             "Proposition 3.3, eq. (3.2)",
@@ -286,8 +274,8 @@ def _diffusion() -> tuple[Claim, ...]:
         Claim(
             "section 3, after eq. (3.2), order >= 3",
             "With lambda fixed the equation for u_1 is stable: 1 where it is.",
-            stationary,
-            variance,
+            np.ones(2),
+            stable,
             0.0,
         ),
     )

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..claims import Claim
-from .conventions import EXACT, binary_limit, covariance, rates, state_of, statistics, tensor_limit, tensor_state
+from ..claims import EXACT, Claim
+from .conventions import binary_limit, covariance, rates, state_of, statistics, tensor_limit, tensor_state
 
 _M, _R2, _RATE = 0.6, 0.8, 0.7
 _V = np.array([0.8, -0.6])

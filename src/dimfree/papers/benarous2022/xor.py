@@ -14,8 +14,8 @@ from ...limits import MeanLimit, ode
 from ...problems import Mixture
 from ...solving import solve
 from ...state import State
-from ..claims import Claim
-from .conventions import EXACT, cluster_margins, rates_at, ring_level, training, xor_limit
+from ..claims import EXACT, Claim
+from .conventions import cluster_margins, rates_at, ring_level, training, xor_limit
 
 RIDGE = 0.05
 # Sign of the readout, and the direction of the neuron, for each of the groups I_mu^+, I_mu^-, I_nu^+, I_nu^-. The

@@ -3,10 +3,10 @@
 import jax.numpy as jnp
 import numpy as np
 
-from ..claims import Claim
-from .conventions import EXACT, covariance, jacobian, ring_level, unpacked, xor_limit
+from ..claims import EXACT, Claim
+from .conventions import covariance, jacobian, printed_ring_drift, ring_level, unpacked, xor_limit
+from .xor import RIDGE
 
-RIDGE = 0.05
 # Where the statistics of Proposition 5.1 are among (v, m^mu and m^nu by neuron, R): v_i, and the overlap that moves.
 _MOVING = np.array([0, 1, 2, 3, 4, 6, 9, 11])
 _AWAY = np.array([5, 7, 8, 10])  # m^nu of neurons 1 and 2, m^mu of 3 and 4
@@ -29,14 +29,6 @@ def statistics_at(a: np.ndarray) -> np.ndarray:
     return np.concatenate([a, m.ravel(), np.zeros(10)])
 
 
-def printed_drift(a: np.ndarray, ridge: float, sign: float = 1.0) -> np.ndarray:
-    """Proposition 5.1: the matrix of the drift -h of (v, m); -1 is the right sign of its second term."""
-    same = np.kron(np.eye(2), np.ones((2, 2)))  # neurons 1, 2 and neurons 3, 4
-    outer = sign * (ridge - 4 * ridge**2) * np.outer(a, a) * same
-    relax = ridge * np.eye(4)
-    return np.block([[outer - relax, outer + relax], [outer + relax, outer - relax]])
-
-
 def printed_noise(a: np.ndarray, ridge: float, *, complete: bool) -> np.ndarray:
     """Proposition 5.1: the diffusion matrix of (v, m), with or without the block that the list omits."""
     pairs = np.kron(np.array([[3.0, -1.0], [-1.0, 3.0]]), np.ones((2, 2)))
@@ -55,11 +47,11 @@ def _drift() -> tuple[Claim, ...]:
             "Proposition 5.1, drift",
             r"$\tilde h_{\tilde v_i} = \alpha(\tilde v_i - \tilde m_i) - a_i(\alpha - 4\alpha^2) \sum_k a_k(\tilde v_k "
             r"+ \tilde m_k)$, with $d\tilde u = -\tilde h\, dt$ and noise.",
-            printed_drift(a, RIDGE),
+            printed_ring_drift(a, RIDGE, 4),
             matrix[np.ix_(_MOVING, _MOVING)],
             EXACT,
             correction=r"Plus $a_i(\alpha - 4\alpha^2) \sum_k \dots$ in $\tilde h$: the rings attract.",
-            corrected=printed_drift(a, RIDGE, sign=-1.0),
+            corrected=printed_ring_drift(a, RIDGE, 4, sign=-1.0),
             remark="The derivative of the library's drift at infinite snr.",
         ),
         Claim(

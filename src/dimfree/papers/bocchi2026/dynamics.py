@@ -1,13 +1,12 @@
 """The source's statements on the dynamics, eqs. (6), (9)-(13), (23), (31)-(39), against the drift and solves."""
 
-import itertools
-
 import jax
 import numpy as np
 
 from ...solving import solve
 from ...state import State
 from ..claims import Claim, flat
+from ..quadrature import average
 from .conventions import flow, limit, network, source_risk
 
 _P, _K = 4, 2
@@ -25,25 +24,17 @@ def _random_state() -> State:
     return State(Q=weights @ weights.T, M=weights[:, :_K])
 
 
-def _amplitudes(students: np.ndarray, teachers: np.ndarray, eta: float) -> np.ndarray:
-    """Eq. (5), for many samples."""
-    error = np.mean(teachers**2, axis=1) - np.mean(students**2, axis=1)
-    return 4 * eta / students.shape[1] * error[:, None] * students
-
-
 def _averages(state: State, eta: float) -> tuple[np.ndarray, np.ndarray]:
-    """The averages of eq. (6), by a product of Gauss-Hermite rules that is exact for polynomials of degree 7."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(4)
-    fields = np.asarray(list(itertools.product(nodes, repeat=_P + _K)))
-    weight = np.prod(list(itertools.product(weights / weights.sum(), repeat=_P + _K)), axis=1)
-    fields = fields @ np.linalg.cholesky(np.asarray(state.covariance)).T
-    students, teachers = fields[:, :_P], fields[:, _P:]
-    F = _amplitudes(students, teachers, eta)
-    mixed = np.einsum("n,nk,nl->kl", weight, F, students)
-    return (
-        np.einsum("n,nk,nl->kl", weight, F, teachers),
-        mixed + mixed.T + np.einsum("n,nk,nl->kl", weight, F, F),
-    )
+    """The averages of eq. (6), of polynomials of degree six, with the amplitude F of eq. (5)."""
+
+    def products(fields, z):
+        students, teachers = fields[:_P], fields[_P:]
+        F = 4 * eta / _P * (np.mean(teachers**2, axis=0) - np.mean(students**2, axis=0)) * students
+        return F[:, None] * np.concatenate([teachers, students, F])
+
+    means = average(products, np.asarray(state.covariance), nodes=4)
+    of_M, mixed, square = np.split(means, [_K, _K + _P], axis=1)
+    return of_M, mixed + mixed.T + square
 
 
 def _printed_overlap(Q: np.ndarray, rho: np.ndarray, eta: float) -> np.ndarray:

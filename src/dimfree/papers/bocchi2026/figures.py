@@ -22,10 +22,17 @@ from ...simulation import simulate
 from ...solving import solve
 from ...state import State
 from ..claims import Claim
-from ..look import BLUE, DARK, GREEN, GREY, PINK, RED, in_style, panels
+from ..look import BLUE, DARK, GREEN, GREY, PINK, RED, in_style, panels, shades
 from ..paper import Reproduction, Size
 from .conventions import CLOCK, gaussian_start, limit, network, orthonormal_start, random_start, source_risk
-from .solutions import fastest_growth, minimum, rank_of_functions, rank_of_rotations
+from .solutions import (
+    fastest_growth,
+    minimum,
+    printed_degrees,
+    printed_dimension,
+    rank_of_functions,
+    rank_of_rotations,
+)
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -37,12 +44,6 @@ def _whole_numbers(axes: "matplotlib.axes.Axes") -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-
-def _colours(number: int) -> np.ndarray:
-    from matplotlib import colormaps
-
-    return colormaps["viridis"](np.linspace(0.0, 0.92, number))
 
 
 @in_style
@@ -88,7 +89,7 @@ def fig1(size: Size) -> Reproduction:
     for axes, (name, label) in zip(shown, labels.items(), strict=True):
         runs_of = data[f"{name}_sgd"].values
         mean, error = runs_of.mean(axis=0), runs_of.std(axis=0, ddof=1) / runs**0.5
-        for index, colour in enumerate(_colours(mean.shape[-1]) if name != "risk" else [BLUE]):
+        for index, colour in enumerate(shades(mean.shape[-1]) if name != "risk" else [BLUE]):
             axes.plot(times, data[name][:, index], color=colour, linewidth=1.5)
             axes.plot(times, mean[:, index], color=DARK, linestyle=(0, (3, 3)), linewidth=0.9)
             band = (mean[:, index] - error[:, index], mean[:, index] + error[:, index])
@@ -98,7 +99,7 @@ def fig1(size: Size) -> Reproduction:
     for axes, (name, level) in zip(shown[2:], levels.items(), strict=True):
         axes.axhline(level, color=RED, linewidth=1.0, linestyle=":", label=f"plateau, {level:.3g}")
         axes.legend(loc="upper left" if name == "norm" else "upper right")
-    shown[0].plot([], [], color=_colours(3)[1], label="ODE")
+    shown[0].plot([], [], color=shades(3)[1], label="ODE")
     shown[0].plot([], [], color=DARK, linestyle=(0, (3, 3)), linewidth=0.9, label=f"SGD, mean of {runs} and its error")
     figure.suptitle(rf"p = {p}, k = {k}, $\eta$ = {eta}, d = {d:,}", x=0.01, ha="left", fontsize=12)
     figure.legend(*shown[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
@@ -168,9 +169,9 @@ def fig2(size: Size) -> Reproduction:
         attrs={"k": k, "overlap": 0.01},
     )
     figure, (left, right) = panels(1, 2, height=3.8)
-    rates, curves = largest[3] * fractions, samples[0][np.isfinite(samples[0]).all(axis=1)]
+    every_start = np.isfinite(samples[0]).all(axis=1)  # gets to half of its error
+    learned, curves = largest[3] * fractions[every_start], samples[0][every_start]
     mean, error = curves.mean(axis=1), curves.std(axis=1, ddof=1) / starts**0.5
-    learned = rates[np.isfinite(samples[0]).all(axis=1)]
     left.errorbar(
         learned, mean, error, fmt="o-", color=BLUE, markersize=4, linewidth=1.2, label="ODE, mean of 20 starts"
     )
@@ -342,7 +343,7 @@ def fig4(size: Size) -> Reproduction:
         attrs={"p": p, "k": k, "eta": eta, "overlap": 0.01},
     )
     figure, (left, right) = panels(1, 2, height=3.8)
-    for curve, colour in zip(frames[0].reshape(len(times), -1).T, _colours(p * k), strict=True):
+    for curve, colour in zip(frames[0].reshape(len(times), -1).T, shades(p * k), strict=True):
         left.plot(times, curve, color=colour, linewidth=1.4)
     left.set(xlabel=CLOCK, ylabel=r"entries of $S = M (M^T M)^{-1/2}$", title="orthogonal students")
     for curve, name, colour in zip(moved, starts, (BLUE, GREEN, RED, PINK), strict=True):
@@ -399,7 +400,7 @@ def fig5(size: Size) -> Reproduction:
     claim = Claim(
         where="Fig. 5, section 7.5.1",
         statement="N p - p(p - 1)/2 degrees of freedom for p <= N, and N(N + 1)/2 beyond.",
-        printed=[d * p - p * (p - 1) / 2 if p <= d else d * (d + 1) / 2 for p in widths],
+        printed=[printed_degrees(int(p), d) for p in widths],
         ours=ranks,
         tolerance=0.0,
     )
@@ -423,7 +424,7 @@ def fig6(size: Size) -> Reproduction:
             if p >= k:
                 formula[row, column] = solution_manifold_dimension(int(p), k, d)
                 ranks[row, column] = rank_of_rotations(int(p), k, d)
-                printed[row, column] = p * (p - 1) / 2 - (p - k) * (p - k - 1) / 2
+                printed[row, column] = printed_dimension(int(p), k)
     data = xarray.Dataset(
         {"formula": (("teacher_width", "width"), formula), "rank": (("teacher_width", "width"), ranks)},
         coords={"teacher_width": list(teachers), "width": widths},

@@ -3,8 +3,6 @@
 Here, as in its section 7.2, weights have norm of order one: overlaps are their scalar products.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -101,8 +99,9 @@ def _size(weights: np.ndarray) -> float:
 
 def _critical_points() -> tuple[Claim, ...]:
     uncorrelated = [np.sqrt(_P / (2 + r)) * _frame(_P, r, r) @ _directions(0, r, r) for r in range(1, _P + 1)]
-    scale = [np.sqrt(_P * (2 + _K) / (_K * (2 + s))) for s in range(_K + 1)]
-    correlated = [scale[s] * _frame(_P, s, s) @ _directions(s, 0, s) for s in range(1, _K + 1)]
+    correlated = [
+        np.sqrt(_P * (2 + _K) / (_K * (2 + s))) * _frame(_P, s, s) @ _directions(s, 0, s) for s in range(1, _K + 1)
+    ]
     found, risks, expected = [], [], []
     for s in range(_K + 1):
         for r in range(_P - s + 1 if s < _K else 1):
@@ -114,9 +113,9 @@ def _critical_points() -> tuple[Claim, ...]:
                 risks.append(float(source_risk(network(_P, _K), _state(jnp.asarray(weights)))))
                 expected.append(2 * (_K - s) / _K**2 + 2 * (1 - s / _K) ** 2 / (s + r + 2))
     rank = 3
-    along = {a: float(np.sum(_gradient(np.sqrt(a) * _directions_of(rank)) * _directions_of(rank))) for a in (0.5, 1.5)}
-    # The slope along the directions, over the square root of the scale, is linear in the scale.
-    low, high = (along[a] / np.sqrt(a) for a in (0.5, 1.5))
+    students = np.concatenate([_directions(0, rank, 7), np.zeros((_P - rank, _N))])
+    # The slope along the students, over the square root of their scale, is linear in the scale.
+    low, high = (float(np.sum(_gradient(scale**0.5 * students) * students)) / scale**0.5 for scale in (0.5, 1.5))
     root = 0.5 - low / (high - low)
     listed = [(s, r) for s, r in found if s == 0 or r == 0]
     M = _frame(_P, rank, 0)
@@ -176,11 +175,6 @@ def _critical_points() -> tuple[Claim, ...]:
             "examples only.",
         ),
     )
-
-
-@functools.cache
-def _directions_of(rank: int) -> np.ndarray:
-    return np.concatenate([_directions(0, rank, 7), np.zeros((_P - rank, _N))])
 
 
 def _hessians() -> tuple[Claim, ...]:

@@ -13,7 +13,7 @@ from ...symbolic.matrix_result import writer
 from ...symbolic.notation import Alphabet
 from ...symbolic.wick import GaussianFields
 from ...symbolic.words import Words
-from ..printed import PrintedEquation
+from ..printed import PrintedEquation, indices
 
 P, K = 3, 2  # widths of what is compared coordinate by coordinate
 
@@ -27,7 +27,7 @@ def equations() -> tuple[PrintedEquation, ...]:
     return (
         _averages(),
         *_matrices(alphabet, network),
-        *_norm_learning(long),
+        _norm_learning(long),
         *_plateau(),
         _risk(long),
         _plateau_risk(long),
@@ -43,7 +43,7 @@ def _averages() -> PrintedEquation:
     size = p + k
     covariance = sympy.eye(size)
     for key, symbol in symbols.items():
-        i, j = (int(index) for index in key[2:-1].split(","))
+        i, j = indices(key)
         j = j + p if key.startswith("M") else j
         covariance[i, j] = covariance[j, i] = symbol
     fields = GaussianFields(covariance.tolist(), [eta])
@@ -53,7 +53,7 @@ def _averages() -> PrintedEquation:
     F = [number(4 * eta / p) * error * each for each in lam]
     printed = []
     for key in result.drift:
-        i, j = (int(index) for index in key[2:-1].split(","))
+        i, j = indices(key)
         side = F[i] * u[j] if key.startswith("M") else F[i] * lam[j] + F[j] * lam[i] + F[i] * F[j]
         printed.append(fields.average(side).as_expr())
     return PrintedEquation(
@@ -134,19 +134,19 @@ def _entry(result: SymbolicLimit, name: str, i: int, j: int) -> Any:
     return result.symbols[f"{name}[{i},{j}]"]
 
 
-def _norm_learning(result: SymbolicLimit) -> tuple[PrintedEquation, ...]:
+def _norm_learning(result: SymbolicLimit) -> PrintedEquation:
     """Eq. (9): overlaps of order epsilon, norms of order one."""
     (eta,) = result.values
     p, k, size = sympy.Integer(P), sympy.Integer(K), sympy.Symbol("epsilon")
     norms = [_entry(result, "Q", i, i) for i in range(P)]
+    total = sum(norms)
     small = {symbol: size * symbol for symbol in result.symbols.values() if symbol not in norms}
     printed, derived = [], []
     for key, side in result.drift.items():
-        i, j = (int(index) for index in key[2:-1].split(","))
+        i, j = indices(key)
         slow = sympy.expand(side / eta).subs(eta, 0).subs(small)
         order = 0 if key.startswith("Q") and i == j else 1
         derived.append(sympy.expand(slow).coeff(size, order))
-        total = sum(norms)
         if key.startswith("M"):
             printed.append(4 / p * _entry(result, "M", i, j) * (1 + 2 / k - (total + 2 * norms[i]) / p))
         elif i == j:
@@ -155,14 +155,12 @@ def _norm_learning(result: SymbolicLimit) -> tuple[PrintedEquation, ...]:
             own = _entry(result, "Q", i, j)
             both = norms[i] + norms[j]
             printed.append(8 / p * own * (1 - (total + both) / p) - 8 / p**2 * own * both)
-    return (
-        PrintedEquation(
-            "eq. (9)",
-            "Drifts to lowest order in the overlaps, at vanishing learning rate.",
-            printed,
-            derived,
-            remark=f"p = {P}, p* = {K}.",
-        ),
+    return PrintedEquation(
+        "eq. (9)",
+        "Drifts to lowest order in the overlaps, at vanishing learning rate.",
+        printed,
+        derived,
+        remark=f"p = {P}, p* = {K}.",
     )
 
 

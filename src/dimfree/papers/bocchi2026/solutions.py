@@ -187,7 +187,7 @@ def _counts() -> tuple[Claim, ...]:
         Claim(
             where="section 7.5.1",
             statement="N p - p(p - 1)/2 degrees of freedom for p <= N, and N(N + 1)/2 beyond.",
-            printed=[d * p - p * (p - 1) / 2 if p <= d else d * (d + 1) / 2 for p in widths],
+            printed=[printed_degrees(int(p), d) for p in widths],
             ours=[rank_of_functions(int(p), d) for p in widths],
             tolerance=0.0,
             remark="Ours is the rank of the derivative of W^T W, N = 6.",
@@ -195,12 +195,22 @@ def _counts() -> tuple[Claim, ...]:
         Claim(
             where="section 7.5.2",
             statement="The solutions have dimension p(p - 1)/2 - (p - k)(p - k - 1)/2 = p k - k(k + 1)/2.",
-            printed=[[p * (p - 1) / 2 - (p - k) * (p - k - 1) / 2, p * k - k * (k + 1) / 2] for p, k in cases],
+            printed=[[printed_dimension(p, k), p * k - k * (k + 1) / 2] for p, k in cases],
             ours=[[rank_of_rotations(p, k, d)] * 2 for p, k in cases],
             tolerance=0.0,
             remark="Ours is the dimension of the tangent space of all rotations of a solution.",
         ),
     )
+
+
+def printed_degrees(p: int, d: int) -> float:
+    """Section 7.5.1: degrees of freedom of p students."""
+    return d * p - p * (p - 1) / 2 if p <= d else d * (d + 1) / 2
+
+
+def printed_dimension(p: int, k: int) -> float:
+    """Section 7.5.2: dimension of the set of solutions, k teachers, no more than inputs."""
+    return p * (p - 1) / 2 - (p - k) * (p - k - 1) / 2
 
 
 def rank_of_functions(p: int, d: int) -> int:

@@ -4,16 +4,13 @@ The source writes the risk with a half and the step of SGD without; here the ste
 our learning rate and its clock $t = \gamma \alpha / p$. Its activation erf is read as $\mathrm{erf}(x / \sqrt 2)$.
 """
 
-import jax
 import numpy as np
 from scipy.special import erf
 
-from ...algorithms import OnlineSGD
 from ...problems import TwoLayer
 from ...state import State
 
 CLOCK = r"$t$ = learning rate $\times$ samples / $(p\,d)$"
-EXACT = 1e-10  # both sides in closed form
 QUADRATURE, NODES = 1e-6, 20  # one side by Gauss-Hermite with this many nodes for each field, of erf
 NOISE = 1e-3
 
@@ -43,10 +40,3 @@ def state_of(W: np.ndarray, teachers: np.ndarray) -> State:
     """The overlaps of weights."""
     d = W.shape[1]
     return State(Q=W @ W.T / d, M=W @ teachers.T / d, P=teachers @ teachers.T / d, readout=np.ones(len(W)))
-
-
-def on_clock(problem: TwoLayer, sgd: OnlineSGD, drift: State) -> State:
-    """A drift for each unit of alpha as one for each unit of the source's time."""
-    rate = sgd.learning_rate
-    assert isinstance(rate, jax.Array)
-    return jax.tree.map(lambda leaf: problem.width / float(rate) * leaf, drift)

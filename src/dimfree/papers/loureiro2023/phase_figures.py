@@ -6,13 +6,11 @@ import jax
 import numpy as np
 
 from ...algorithms import OnlineSGD
-from ...analysis.exit_times import exit_time
 from ...limits import ode
 from ...problems import PhaseRetrieval
 from ...solving import solve
-from ...state import State
 from .. import arnaboldi2023
-from ..arnaboldi2023.exits import annealed, quenched
+from ..arnaboldi2023.exits import mean_exits, typical_start
 from ..claims import Claim
 from ..look import BLUE, DARK, GREEN, RED, in_style, panels
 from ..paper import Reproduction, Size
@@ -45,20 +43,13 @@ def fig6(size: Size) -> Reproduction:
 
     d, widths, runs = (3_000, (1, 2, 5, 10, 20), 400) if size == "full" else (300, (1, 5), 128)
     times = np.linspace(0.0, 5.0, 201)
-    rows, risks = [], []
+    exits, risks = [], []
     for p, key in zip(widths, jax.random.split(jax.random.key(15), len(widths)), strict=True):
-        problem, sgd = PhaseRetrieval(width=p), OnlineSGD(RATE_PER_WIDTH * p, sphere=True)
-        found = exit_time(problem, sgd, d, THRESHOLD, runs=runs, key=key, methods=("dressed", "simulated"))
-        assert found.simulated is not None
-        assert found.dressed is not None
-        formulas = [form(p, d, RATE_PER_WIDTH * p, 0.0, THRESHOLD) for form in (annealed, quenched)]
-        measured = [found.simulated.mean, found.simulated.error, found.dressed.mean]
-        rows.append([*formulas, *(RATE_PER_WIDTH * value for value in measured)])
-        start = State(Q=np.eye(p) + d**-0.5 * (1 - np.eye(p)), M=np.full((p, 1), d**-0.5))
-        risks.append(np.asarray(solve(ode(problem, sgd), start, times / RATE_PER_WIDTH).risk))
-    names = ("annealed", "quenched", "measured", "measured_error", "dressed")
+        exits.append(mean_exits(p, d, RATE_PER_WIDTH, THRESHOLD, runs, key=key))
+        equation = ode(PhaseRetrieval(width=p), OnlineSGD(RATE_PER_WIDTH * p, sphere=True))
+        risks.append(np.asarray(solve(equation, typical_start(p, d), times / RATE_PER_WIDTH).risk))
     data = xarray.Dataset(
-        {name: ("width", column) for name, column in zip(names, np.array(rows).T, strict=True)}
+        {name: ("width", [each[name] for each in exits]) for name in exits[0]}
         | {"risk": (("width", "time"), np.array(risks))},
         coords={"width": list(widths), "time": times},
         attrs={"d": d, "runs": runs, "threshold": THRESHOLD, "rate_per_width": RATE_PER_WIDTH},

@@ -61,15 +61,9 @@ def fig3(size: Size) -> Reproduction:
     figure, (left, right) = panels(1, 2)
     later = data.isel(time=slice(1, None))
     _draw_risk(left, later, "(a) risk")
-    colours = [f"C{r}" for r in range(regime.k)]
-    for r, colour in enumerate(colours):
-        right.plot(later.time, later.best_ode[:, r], color=colour, label=f"teacher {r + 1}")
-        right.plot(later.time, later.best_sgd[0, :, r], "o", color=colour, markersize=3, markevery=4)
+    _draw_overlaps(right, later, "ode", "(b) specialisation: ODE, and dots of one run")
     right.axhline(regime.k**-0.5, color=DARK, linestyle=":", linewidth=1.0)
     right.text(data.time[1], regime.k**-0.5 + 0.02, r"$k^{-1/2}$: all teachers alike", fontsize=9)
-    right.set(xscale="log", xlabel=CLOCK, ylabel=r"best overlap, $\max_j M_{jr} / \sqrt{Q_{jj}}$", ylim=(0, 1.05))
-    right.set_title("(b) specialisation: ODE, and dots of one run")
-    right.legend(loc="lower right", ncols=2)
     plateau = data.sel(time=40.0, method="nearest")
     claims = (
         _timing(where, data, "ode"),
@@ -135,12 +129,7 @@ def _classical(regime: Regime, where: str, seed: int) -> Reproduction:
     figure, (left, right) = panels(1, 2)
     later = data.isel(time=slice(1, None))
     _draw_risk(left, later, "(a) risk")
-    for r in range(regime.k):
-        right.plot(later.time, later.best_flow[:, r], color=f"C{r}", label=f"teacher {r + 1}")
-        right.plot(later.time, later.best_sgd[0, :, r], "o", color=f"C{r}", markersize=3, markevery=4)
-    right.set(xscale="log", xlabel=CLOCK, ylabel=r"best overlap, $\max_j M_{jr} / \sqrt{Q_{jj}}$", ylim=(0, 1.05))
-    right.set_title("(b) overlaps: flow, and dots of one run")
-    right.legend(loc="lower right", ncols=2)
+    _draw_overlaps(right, later, "flow", "(b) overlaps: flow, and dots of one run")
     end = Claim(
         f"{where}, end",
         "Gradient flow learns the teacher: excess risk at the end, as a fraction of that at the start.",
@@ -159,6 +148,15 @@ def _draw_risk(axes, data, title: str) -> None:
     axes.set(xscale="log", yscale="log", xlabel=CLOCK, ylabel="excess risk")
     axes.set_title(f"{title}: p = {data.p}, k = {data.k}, rate {data.learning_rate:g}")
     axes.legend(loc="lower left")
+
+
+def _draw_overlaps(axes, data, limit: str, title: str) -> None:
+    for r in range(data.k):
+        axes.plot(data.time, data[f"best_{limit}"][:, r], color=f"C{r}", label=f"teacher {r + 1}")
+        axes.plot(data.time, data.best_sgd[0, :, r], "o", color=f"C{r}", markersize=3, markevery=4)
+    axes.set(xscale="log", xlabel=CLOCK, ylabel=r"best overlap, $\max_j M_{jr} / \sqrt{Q_{jj}}$", ylim=(0, 1.05))
+    axes.set_title(title)
+    axes.legend(loc="lower right", ncols=2)
 
 
 def _timing(where: str, data, limit: str) -> Claim:

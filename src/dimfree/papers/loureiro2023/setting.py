@@ -7,9 +7,10 @@ import numpy as np
 from ...algorithms import OnlineSGD
 from ...limits import gradient_flow, ode
 from ...state import State
-from ..arnaboldi2023.checks import average
-from ..claims import Claim, flat
-from .conventions import EXACT, NODES, QUADRATURE, committee, g, on_clock, random_weights, slope, state_of
+from ..arnaboldi2023.checks import rates
+from ..claims import EXACT, Claim, flat
+from ..quadrature import average
+from .conventions import NODES, QUADRATURE, committee, g, random_weights, slope, state_of
 
 P, K, D, RATE, NOISE = 2, 1, 12, 0.4, 0.3
 
@@ -143,7 +144,7 @@ def _increments() -> tuple[Claim, ...]:
     """The mean change of the overlaps by their printed parts, against the library's drift."""
     W, teachers = random_weights(P, K, D, seed=5)
     state = state_of(W, teachers)
-    problem, sgd = committee(P, K, NOISE), OnlineSGD(RATE)
+    limit = ode(committee(P, K, NOISE), OnlineSGD(RATE))
 
     def parts(fields, z):
         error, slopes = _error(fields, z), slope(fields[:P])
@@ -154,8 +155,7 @@ def _increments() -> tuple[Claim, ...]:
     means = average(parts, np.asarray(state.covariance), nodes=NODES)
     gradient, noise = means[: P * (P + K)].reshape(P, P + K), means[P * (P + K) :].reshape(P, P)
     of_M, of_Q = gradient[:, P:], gradient[:, :P] + gradient[:, :P].T
-    drift = ode(problem, sgd).drift(0.0, state)
-    timed = on_clock(problem, sgd, drift)
+    drift, timed = limit.drift(0.0, state), rates(limit, state)
     return (
         Claim(
             '"Taking a closer look"',

@@ -1,20 +1,18 @@
 """Statements on single-index models and phase retrieval."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ...algorithms import OnlineSGD
 from ...analysis.sample_complexity import Recovered
 from ...limits import ode
-from ...problems import PhaseRetrieval, SingleIndex
+from ...problems import SingleIndex
 from ...solving import solve
 from ...state import State
 from ..arnaboldi2023.checks import sphere_limit
-from ..arnaboldi2023.exits import annealed, exit_from, mu_and_tau, ode_exits
+from ..arnaboldi2023.exits import annealed, exit_from, mu_and_tau, solved_exits
 from ..arnaboldi2023.weights import risk_of, tangent_basis, tangent_hessian
-from ..claims import Claim
-from .conventions import EXACT
+from ..claims import EXACT, Claim
 
 LINKS = {1: "linear", 2: "he2", 3: "he3"}
 
@@ -100,21 +98,16 @@ def _landscape() -> tuple[Claim, ...]:
 def _exit_times() -> tuple[Claim, ...]:
     """The closed forms, against the nonlinear ODE from starts and to thresholds so small that it is linear."""
     p, rate, noise, threshold, d = 2, 0.1, 0.3, 1e-4, 1e9
-    limit, problem = sphere_limit(p, rate, noise), PhaseRetrieval(width=p, noise=noise)
     overlaps = np.array([[1.0, 1.0, 1.0], [0.4, -1.3, 0.7]]) * d**-0.5  # of each student, and of both
     starts = [State(Q=[[1.0, q], [q, 1.0]], M=[[m], [n]]) for m, n, q in overlaps]
     printed = [annealed(p, d, rate, noise, threshold)]
     printed.append(float(exit_from(p, d, rate, noise, threshold, *mu_and_tau(starts[1], d))))
-    found = []
-    for start in starts:
-        level = noise / 2 + (1 - threshold) * (float(problem.risk(start)) - noise / 2)
-        found.append(float(ode_exits(limit, jax.tree.map(lambda leaf: leaf[None], start), level, until=40.0)[0]))
     return (
         Claim(
             '"Does width matter?", exit times',
             "Exit times, annealed and quenched before its mean, with mu_0 = d sum M_j^2, tau_0 = d sum Q_jl^2; p = 2.",
             printed,
-            found,
+            solved_exits(sphere_limit(p, rate, noise), starts, threshold),
             1e-3,
             remark="The nonlinear ODE at d = 10^9, T = 10^-4: the formulas are its limit of low thresholds. They leave "
             "out the noise of SGD, which shortens the mean by log(1 + v) / (2 omega) at every d: see fig6.",

@@ -11,9 +11,10 @@ from ...limits import gradient_flow
 from ...problems import TwoLayer
 from ...simulation import random_state
 from ...state import State
-from ..arnaboldi2023.checks import average
-from ..claims import Claim, flat
-from .conventions import EXACT, NODES, QUADRATURE, committee, g, on_clock, random_weights, state_of
+from ..arnaboldi2023.checks import rates
+from ..claims import EXACT, Claim, flat
+from ..quadrature import average
+from .conventions import NODES, QUADRATURE, committee, g, random_weights, state_of
 
 P, K, D, NOISE = 3, 2, 12, 0.3
 
@@ -66,8 +67,7 @@ def _density() -> tuple[Claim, ...]:
 def _transport() -> tuple[Claim, ...]:
     """Each neuron moves down the potential that all make together."""
     W, teachers = random_weights(P, K, D, seed=9)
-    problem, sgd = committee(P, K, NOISE), OnlineSGD(0.3)
-    flow = on_clock(problem, sgd, gradient_flow(problem, sgd).drift(0.0, state_of(W, teachers)))
+    flow = rates(gradient_flow(committee(P, K, NOISE), OnlineSGD(0.3)), state_of(W, teachers))
 
     def product(v, w):
         """E[g(v . x / sqrt(d)) g(w . x / sqrt(d))], the arcsine law."""
@@ -169,8 +169,8 @@ def _closed() -> tuple[Claim, ...]:
         all_M = np.repeat(M, copies, axis=0)
         p = number * copies
         state = State(Q=all_M @ all_M.T + np.diag(np.repeat(q, copies)), M=all_M)
-        problem, sgd = committee(p, K, NOISE), OnlineSGD(0.3)
-        drift = on_clock(problem, sgd, gradient_flow(problem, sgd).drift(0.0, problem.completed(state)))
+        problem = committee(p, K, NOISE)
+        drift = rates(gradient_flow(problem, OnlineSGD(0.3)), problem.completed(state))
         of_M, own = np.asarray(drift.M)[::copies], np.diagonal(np.asarray(drift.Q))[::copies]
         drifts.append(flat(of_M, own - 2 * np.sum(of_M * M, axis=1)))
     changes = [np.linalg.norm(later - earlier) for earlier, later in itertools.pairwise(drifts)]

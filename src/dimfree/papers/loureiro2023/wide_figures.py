@@ -33,8 +33,9 @@ def fig4(size: Size) -> Reproduction:
     """
     import xarray
 
-    widths, dimensions, narrow, runs = ((8, 16, 32, 64, 128), (200, 800, 3_200), 32, 4)
-    if size == "quick":
+    if size == "full":
+        widths, dimensions, narrow, runs = (8, 16, 32, 64, 128), (200, 800, 3_200), 32, 4
+    else:
         widths, dimensions, narrow, runs = (8, 16, 32), (100, 400, 1_600), 8, 8
     times = np.linspace(0.0, END, 41)
     paths = {p: solve(gradient_flow(*_setting(p)), even_start(p), times * p / RATE) for p in widths}
@@ -97,18 +98,19 @@ def reduced_risk(p: int, times: Float[np.ndarray, " times"]) -> Float[np.ndarray
 
 def _draw(data):
     figure, (first, second, third) = panels(1, 3, width=4.6)
+    figure.set_layout_engine("constrained", w_pad=0.15)  # inches: the labels on the left are as long as the panels
     first.loglog(data.width, data.largest, "o-", color=BLUE, label="gradient flow")
     scale = float(data.largest[0] * data.width[0])
     first.loglog(data.width, scale / data.width, color=DARK, linestyle=":", label=r"$1/p$")
     root = float(data.largest[0] * data.width[0] ** 0.5)
     first.loglog(data.width, root / data.width**0.5, color=RED, linestyle="--", label=r"$p^{-1/2}$, the bound")
-    first.set(xlabel="width, $p$", ylabel=r"largest $|Q - M P^{-1} M^\top|$ off the diagonal")
+    first.set(xlabel="width, $p$", ylabel=r"largest $|Q - M P^{-1} M^\top|_{jl}$, $j \neq l$")
     first.set_title(f"(a) width, t = {END:g}")
     first.set_xticks(data.width.values, [str(p) for p in data.width.values])
     second.loglog(data.d, data.spread, "o", color=BLUE, label=f"SGD, p = {data.width_of_runs}, {data.runs} runs")
     middle = float((data.spread * data.d**0.5).mean())
     second.loglog(data.d, middle / data.d**0.5, color=DARK, linestyle=":", label=r"$d^{-1/2}$")
-    second.set(xlabel="dimension, $d$", ylabel="the same less gradient flow's, rms")
+    second.set(xlabel="dimension, $d$", ylabel="its excess over gradient flow, rms")
     second.set_title(f"(b) dimension, t = {END:g}")
     second.set_xticks(data.d.values, [f"{d:,}" for d in data.d.values])
     for p, colour in zip(data.shown.values, (BLUE, DARK), strict=True):

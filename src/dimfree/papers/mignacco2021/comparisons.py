@@ -5,10 +5,10 @@ import functools
 import numpy as np
 
 from ..claims import Claim
-from ..look import in_style, panels
+from ..look import in_style, panels, shades
 from ..paper import Reproduction, Size
-from .conventions import COLOURS, Measured, Plan, algorithms, measure, standard_error, warm
-from .drawing import LOSS, OVERLAP, above_floor, caption, curve, over_time, shades
+from .conventions import AT_SIGNAL, COLOURS, SETTING, START, Measured, Plan, algorithms, measure, standard_error, warm
+from .drawing import LOSS, OVERLAP, above_floor, caption, curve, over_time
 
 # The source has 500 and 250 runs, each on its own dataset. These are what two cores do in about an hour.
 _FIG2 = {"quick": Plan(100, 64, 16, 0.02, 100.0), "full": Plan(1_000, 64, 16, 0.01, 1_000.0)}
@@ -16,8 +16,6 @@ _FIGB3 = {"quick": Plan(60, 32, 8, 0.02, 10.0), "full": Plan(1_000, 32, 8, 0.01,
 _RATES = {"quick": (0.02, 0.01, 0.005, 0.0025), "full": (0.01, 0.001, 0.0005, 0.0001)}
 _FIGB4 = {"quick": Plan(100, 32, 8, 0.02, 100.0), "full": Plan(1_000, 48, 12, 0.01, 1_000.0)}
 _PERSISTENCES = (0.05, 0.5, 2.0, 5.0)
-_START = 0.2
-_STUCK = 0.99  # overlaps below this have not recovered
 _PRINTED = {"GD": 0.09, "SGD": 0.30, "persistent SGD": 0.99}
 
 
@@ -25,20 +23,18 @@ _PRINTED = {"GD": 0.09, "SGD": 0.30, "persistent SGD": 0.99}
 def _headline(size: Size) -> dict[str, Measured]:
     """The runs of figures 2 and 3; the algorithms see the same data and starts."""
     plan = _FIG2[size]
-    return {name: measure(plan, algorithm, warm(_START), seed=2) for name, algorithm in algorithms(plan.rate).items()}
+    return {name: measure(plan, algorithm, warm(START), seed=2) for name, algorithm in algorithms(plan.rate).items()}
 
 
 def _dataset(found: dict[str, Measured], plan: Plan):
     import xarray
 
-    time = next(iter(found.values())).time
-    runs = min(len(each.m) for each in found.values())
     return xarray.Dataset(
         {
-            "m": (("algorithm", "run", "time"), np.stack([each.m[:runs] for each in found.values()])),
-            "training_loss": (("algorithm", "run", "time"), np.stack([each.loss[:runs] for each in found.values()])),
+            "m": (("algorithm", "run", "time"), np.stack([each.m for each in found.values()])),
+            "training_loss": (("algorithm", "run", "time"), np.stack([each.loss for each in found.values()])),
         },
-        coords={"algorithm": list(found), "time": time},
+        coords={"algorithm": list(found), "time": found["GD"].time},
         attrs={"d": plan.d, "learning_rate": plan.rate, "datasets": plan.datasets},
     )
 
@@ -62,7 +58,7 @@ def fig2(size: Size) -> Reproduction:
     right.set(yscale="log")
     for axes in (left, right):
         axes.legend()
-    caption(figure, f"M/d = 3, $m_0$ = 0.2; {plan.described()}")
+    caption(figure, f"{SETTING}; {plan.described()}")
     return Reproduction(_dataset(found, plan), figure, _fig2_claims(found, plan, size))
 
 
@@ -131,10 +127,10 @@ def fig3(size: Size) -> Reproduction:
         over_time(panel, OVERLAP, f"({letter})  {name}")
         panel.set_ylim(-0.45, 1.05)
         panel.legend(loc="lower left")
-    caption(figure, f"M/d = 3, $m_0$ = 0.2; {plan.described()}")
+    caption(figure, f"{SETTING}; {plan.described()}")
     late = {name: each.m[:, each.time > 0.2 * plan.end] for name, each in found.items()}
     stuck = {
-        name: float(np.mean((m.max(axis=1) - m.min(axis=1) < 0.02) & (np.abs(m[:, -1]) < _STUCK)))
+        name: float(np.mean((m.max(axis=1) - m.min(axis=1) < 0.02) & (np.abs(m[:, -1]) < AT_SIGNAL)))
         for name, m in late.items()
     }
     claims = (
@@ -162,10 +158,9 @@ def figb3(size: Size) -> Reproduction:
     import xarray
 
     plan, rates = _FIGB3[size], _RATES[size]
-    # Times that are a whole number of steps of each rate, so that runs are compared at the same ones.
-    times = np.unique(np.concatenate([[0.0], np.round(np.geomspace(1, plan.end / plan.rate, 40))])) * plan.rate
+    times = plan.times(40)  # a whole number of steps of each rate, so that runs are compared at the same ones
     found = [
-        {name: measure(plan, each, warm(_START), seed=13, times=times) for name, each in algorithms(rate).items()}
+        {name: measure(plan, each, warm(START), seed=13, times=times) for name, each in algorithms(rate).items()}
         for rate in rates
     ]
     m = np.stack([np.stack([each.m for each in row.values()]) for row in found])
@@ -190,7 +185,7 @@ def figb3(size: Size) -> Reproduction:
     right.set(yscale="log")
     for axes in (left, right):
         axes.legend(fontsize=8)
-    caption(figure, f"M/d = 3, $m_0$ = 0.2; d = {plan.d:,}, {plan.runs} runs on {plan.datasets} datasets")
+    caption(figure, f"{SETTING}; d = {plan.d:,}, {plan.runs} runs on {plan.datasets} datasets")
     return Reproduction(data, figure, _figb3_claims(times, m, rates))
 
 
@@ -231,7 +226,7 @@ def figb4(size: Size) -> Reproduction:
 
     plan = _FIGB4[size]
     found = [
-        measure(plan, algorithms(plan.rate, persistence=each)["persistent SGD"], warm(_START), seed=14)
+        measure(plan, algorithms(plan.rate, persistence=each)["persistent SGD"], warm(START), seed=14)
         for each in _PERSISTENCES
     ]
     m = np.stack([each.m for each in found])
@@ -248,7 +243,7 @@ def figb4(size: Size) -> Reproduction:
         panel.axvline(persistence, color="grey", linewidth=1, linestyle=":", label=r"$t = \tau$")
         over_time(panel, OVERLAP, rf"({'abcd'[number]})  $\tau$ = {persistence:g}")
         panel.legend(loc="lower left")
-    caption(figure, f"Persistent SGD, M/d = 3, $m_0$ = 0.2; {plan.described()}")
+    caption(figure, f"Persistent SGD, {SETTING}; {plan.described()}")
     return Reproduction(data, figure, _figb4_claims(found, plan, size))
 
 
@@ -258,7 +253,7 @@ def _figb4_claims(found: list[Measured], plan: Plan, size: Size) -> tuple[Claim,
     # The same data and starts: run by run, most of the spread is common.
     gap = found[0].m[:, at] - found[-1].m[:, at]
     error = float(standard_error(gap, plan.datasets))
-    stuck = [float(np.mean(np.abs(each.m[:, -1]) < _STUCK)) for each in found]
+    stuck = [float(np.mean(np.abs(each.m[:, -1]) < AT_SIGNAL)) for each in found]
     claims = [
         Claim(
             "Fig. B.4, t below the persistence",

@@ -24,7 +24,11 @@ from ...trajectory import Outcome
 from ..look import BLUE, GREEN, RED
 
 CLOCK = r"$t + \eta$"
+# What most figures have: samples per dimension, overlap at the start, share of the samples in a batch, persistence.
+SAMPLES, START, BATCH_FRACTION, PERSISTENCE = 3.0, 0.2, 0.5, 1.0
+SETTING = f"M/d = {SAMPLES:g}, $m_0$ = {START:g}"
 RECOVERED = 1e-7  # training loss below which a run has found the signal, as in the source
+AT_SIGNAL = 0.99  # overlap of a run that has
 COLOURS = {"GD": RED, "SGD": GREEN, "persistent SGD": BLUE}
 LINES = {"GD": "-", "SGD": ":", "persistent SGD": "--"}
 
@@ -43,19 +47,13 @@ def warm(overlap: ArrayLike, Q: ArrayLike = 1.0) -> State:
 
 
 def algorithms(
-    rate: float,
-    *,
-    batch_fraction: float = 0.5,
-    persistence: float = 1.0,
-    sphere: bool = True,
-    ridge: float = 0.0,
+    rate: float, *, persistence: float = PERSISTENCE, sphere: bool = True, ridge: float = 0.0
 ) -> dict[str, ReusedData]:
-    """The three that figures 2, 3 and B.1 to B.3 compare, by their names; on 3 samples per dimension."""
-    samples = 3.0
+    """The three that figures 2, 3 and B.1 to B.3 compare, by their names."""
     return {
-        "GD": GradientDescent(rate, samples, sphere, ridge),
-        "SGD": MultiPassSGD(rate, samples, batch_fraction, sphere, ridge),
-        "persistent SGD": PersistentSGD(rate, samples, batch_fraction, persistence, sphere, ridge),
+        "GD": GradientDescent(rate, SAMPLES, sphere, ridge),
+        "SGD": MultiPassSGD(rate, SAMPLES, BATCH_FRACTION, sphere, ridge),
+        "persistent SGD": PersistentSGD(rate, SAMPLES, BATCH_FRACTION, persistence, sphere, ridge),
     }
 
 

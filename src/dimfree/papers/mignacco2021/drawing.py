@@ -26,13 +26,6 @@ def curve(axes: "matplotlib.axes.Axes", time, values, rate: float, name: str, la
     axes.plot(time + rate, values, color=COLOURS[name], linestyle=LINES[name], linewidth=1.8, label=label or name)
 
 
-def shades(number: int) -> np.ndarray:
-    """Colours for increasing values of a parameter."""
-    import matplotlib
-
-    return matplotlib.colormaps["viridis"](np.linspace(0.0, 0.9, number))
-
-
 def loss_inset(axes: "matplotlib.axes.Axes", place: tuple[float, float, float, float]) -> "matplotlib.axes.Axes":
     """A small panel for training losses."""
     inset = axes.inset_axes(place)

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.integrate
 
 from ..claims import Claim
-from .conventions import mean_squared_error
+from .conventions import BATCH_FRACTION, mean_squared_error
 from .ridges import start_of_ridge, unscaled
 
 _POINTS = ((1.0, 0.3), (1.7, 0.9), (0.4, 0.0))  # q and m, at q0 = 1 and at q0 = 1.3
@@ -78,13 +78,13 @@ def _ridge() -> tuple[Claim, ...]:
 def _rescaling() -> tuple[Claim, ...]:
     """One step on weights, by hand and by the library, with the factor of the gradients and without."""
     draws = np.random.default_rng(0)
-    d, rate, ridge, fraction = 40, 0.01, 0.5, 0.5
+    d, rate, ridge, fraction = 40, 0.01, 0.5, BATCH_FRACTION
     x, signal, weights = draws.normal(size=(3 * d, d)), draws.normal(size=d), draws.normal(size=d)
     selected = draws.random(3 * d) < fraction
     fields, teacher = x @ weights / d**0.5, x @ signal / d**0.5
     gradient = (selected * fields * (fields**2 - teacher**2)) @ x / d**0.5
     by_hand = weights - rate * (gradient + ridge * weights)
-    algorithm = unscaled(rate, ridge, fraction)["SGD"]
+    algorithm = unscaled(rate, ridge)["SGD"]
     moved = algorithm.move(jnp.asarray(weights)[None], jnp.asarray(gradient)[None] / fraction, 0.0, jax.random.key(0))
     other = weights - fraction * rate * (gradient / fraction + ridge * weights)
     return (

@@ -11,14 +11,26 @@ from ...solving import DMFTSolution, dmft
 from ..claims import Claim
 from ..look import DARK, GREY, RED, in_style, panels
 from ..paper import Reproduction, Size
-from .conventions import PHASE, Measured, Plan, measure, standard_error, warm
+from .conventions import (
+    AT_SIGNAL,
+    BATCH_FRACTION,
+    PERSISTENCE,
+    PHASE,
+    SAMPLES,
+    SETTING,
+    START,
+    Measured,
+    Plan,
+    measure,
+    standard_error,
+    warm,
+)
 from .drawing import LOSS, OVERLAP, above_floor, caption, over_time
 
 if TYPE_CHECKING:
     import matplotlib.axes
 
 _STARTS = (0.5, 0.65, 0.8)
-_RECOVERED = 0.99  # overlap of a run that is at the signal
 _TIMES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # where theory and simulation are compared, as far as both go
 
 
@@ -52,33 +64,61 @@ def _solved(algorithm: ReusedData, overlap: float, theory: _Theory, seed: int) -
     )
 
 
+def _both(runs: Measured, solution: DMFTSolution, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Overlap ("M") or training loss ("training_loss"): of each run, and of the theory, over their times."""
+    if name == "M":
+        return runs.m, np.asarray(solution.mean.M)[:, 0, 0]
+    return runs.loss, np.asarray(solution.training_loss)
+
+
 def _draw(axes: "matplotlib.axes.Axes", runs: Measured, solution: DMFTSolution, rate: float, name: str) -> None:
     """Simulation as points, theory as a line in a band of two standard errors."""
-    simulated, mean = (
-        (runs.m, np.asarray(solution.mean.M)[:, 0, 0]) if name == "M" else (runs.loss, solution.training_loss)
-    )
+    simulated, mean = _both(runs, solution, name)
     error = 2 * solution.standard_error[name]
     axes.plot(runs.time + rate, above_floor(simulated.mean(axis=0)), "o", color=GREY, markersize=4, label="simulation")
     axes.plot(solution.time + rate, mean, color=RED, linewidth=1.8, label="DMFT")
     axes.fill_between(solution.time + rate, mean - error, mean + error, color=RED, alpha=0.25, linewidth=0)
 
 
-def _compared(where: str, runs: Measured, solution: DMFTSolution, plan: Plan) -> Claim:
-    """The average overlap of both at some times."""
+def _compared(
+    runs: Measured, solution: DMFTSolution, plan: Plan, name: str
+) -> tuple[str, np.ndarray, np.ndarray, float]:
+    """At some times: which they are, the averages of simulation and of theory, and four standard errors of both."""
     times = np.array([time for time in _TIMES if time <= solution.time[-1] + 1e-9])
-    simulated = np.interp(times, runs.time, runs.m.mean(axis=0))
-    theory = np.interp(times, solution.time, np.asarray(solution.mean.M)[:, 0, 0])
+    simulated, mean = _both(runs, solution, name)
     error = np.hypot(
-        np.interp(times, runs.time, standard_error(runs.m, plan.datasets)),
-        np.interp(times, solution.time, solution.standard_error["M"]),
+        np.interp(times, runs.time, standard_error(simulated, plan.datasets)),
+        np.interp(times, solution.time, solution.standard_error[name]),
     )
+    return (
+        ", ".join(f"{time:g}" for time in times),
+        np.interp(times, runs.time, simulated.mean(axis=0)),
+        np.interp(times, solution.time, mean),
+        float(4 * error.max()),
+    )
+
+
+def _overlaps(where: str, runs: Measured, solution: DMFTSolution, plan: Plan) -> Claim:
+    times, simulated, theory, error = _compared(runs, solution, plan, "M")
     return Claim(
         where,
-        f"Simulations follow the theory: average overlap at t = {', '.join(f'{time:g}' for time in times)}.",
+        f"Simulations follow the theory: average overlap at t = {times}.",
         simulated,
         theory,
-        float(4 * error.max() + 2 / plan.d + 0.5 * plan.rate),
+        error + 2 / plan.d + 0.5 * plan.rate,
         remark=f"{plan.described()}. Tolerance: four standard errors of both, 2 / d, and half a step.",
+    )
+
+
+def _losses(where: str, runs: Measured, solution: DMFTSolution, plan: Plan) -> Claim:
+    times, simulated, theory, error = _compared(runs, solution, plan, "training_loss")
+    return Claim(
+        where,
+        f"The same for the training loss, eq. (20), at t = {times}.",
+        simulated,
+        theory,
+        error + 4 / plan.d + 2 * plan.rate,
+        remark="Tolerance: four standard errors of both, 4 / d, and two steps.",
     )
 
 
@@ -125,9 +165,9 @@ def fig1(size: Size) -> Reproduction:
 
 
 def _fig1_claims(averaged, alike, solutions, plan: Plan, size: Size) -> tuple[Claim, ...]:
-    ended = np.array([np.mean(each.m[:, -1] > _RECOVERED) for each in averaged])
+    ended = np.array([np.mean(each.m[:, -1] > AT_SIGNAL) for each in averaged])
     claims = [
-        _compared(f"Fig. 1, DMFT from m = {m0}", runs, solution, plan)
+        _overlaps(f"Fig. 1, DMFT from m = {m0}", runs, solution, plan)
         for m0, runs, solution in zip(_STARTS, averaged, solutions, strict=True)
     ]
     claims.append(
@@ -140,7 +180,7 @@ def _fig1_claims(averaged, alike, solutions, plan: Plan, size: Size) -> tuple[Cl
             remark="Recovered from each start: " + ", ".join(f"{value:.2f}" for value in ended),
         )
     )
-    later = [_stuck_later(each) for each in averaged[:2]]
+    later = [_recovered_from_08(each) for each in averaged[:2]]
     claims.append(
         Claim(
             "Fig. 1, overlap is not all",
@@ -160,7 +200,7 @@ def _fig1_claims(averaged, alike, solutions, plan: Plan, size: Size) -> tuple[Cl
                 "Fig. 1, all runs from 0.8",
                 "All runs from m = 0.8 have recovered at t = 10: their fraction, on one dataset.",
                 1.0,
-                float(np.mean(alike[2].m[:, -1] > _RECOVERED)),
+                float(np.mean(alike[2].m[:, -1] > AT_SIGNAL)),
                 0.05,
                 remark=f"Over datasets: {ended[2]:.3f}.",
             )
@@ -168,19 +208,19 @@ def _fig1_claims(averaged, alike, solutions, plan: Plan, size: Size) -> tuple[Cl
     return tuple(claims)
 
 
-def _stuck_later(runs: Measured) -> float:
-    """Of the runs that reach 0.8, the fraction that recovers."""
+def _recovered_from_08(runs: Measured) -> float:
+    """Of the runs that reach the overlap 0.8, the fraction that recovers."""
     reached = runs.m.max(axis=1) > 0.8
-    return float(np.mean(runs.m[reached, -1] > _RECOVERED))
+    return float(np.mean(runs.m[reached, -1] > AT_SIGNAL))
 
 
 def _both_panels(size: Size, algorithm: ReusedData, name: str, words: str, seed: int) -> Reproduction:
-    """Overlap and training loss of an algorithm from m = 0.2 on 3 d samples."""
+    """Overlap and training loss of an algorithm, with the samples and the start of most figures."""
     import xarray
 
     plan = _LONGER[size]
-    runs = measure(plan, algorithm, warm(0.2), seed=seed)
-    solution = _solved(algorithm, 0.2, _LONGER_THEORY[size], seed)
+    runs = measure(plan, algorithm, warm(START), seed=seed)
+    solution = _solved(algorithm, START, _LONGER_THEORY[size], seed)
     data = xarray.Dataset(
         {
             "m": (("run", "time"), runs.m),
@@ -199,29 +239,12 @@ def _both_panels(size: Size, algorithm: ReusedData, name: str, words: str, seed:
     over_time(right, f"average {LOSS}", "(b)")
     for axes in (left, right):
         axes.legend()
-    caption(figure, f"{words}, M/d = 3, $m_0$ = 0.2; {plan.described()}")
-    return Reproduction(
-        data, figure, (_compared(f"Fig. {name}, DMFT", runs, solution, plan), _losses(name, runs, solution, plan))
+    caption(figure, f"{words}, {SETTING}; {plan.described()}")
+    claims = (
+        _overlaps(f"Fig. {name}, DMFT", runs, solution, plan),
+        _losses(f"Fig. {name}, training loss", runs, solution, plan),
     )
-
-
-def _losses(name: str, runs: Measured, solution: DMFTSolution, plan: Plan) -> Claim:
-    """The training loss of both."""
-    times = np.array([time for time in _TIMES if time <= solution.time[-1] + 1e-9])
-    simulated = np.interp(times, runs.time, runs.loss.mean(axis=0))
-    theory = np.interp(times, solution.time, solution.training_loss)
-    error = np.hypot(
-        np.interp(times, runs.time, standard_error(runs.loss, plan.datasets)),
-        np.interp(times, solution.time, solution.standard_error["training_loss"]),
-    )
-    return Claim(
-        f"Fig. {name}, training loss",
-        f"The same for the training loss, eq. (20), at t = {', '.join(f'{time:g}' for time in times)}.",
-        simulated,
-        theory,
-        float(4 * error.max() + 4 / plan.d + 2 * plan.rate),
-        remark="Tolerance: four standard errors of both, 4 / d, and two steps.",
-    )
+    return Reproduction(data, figure, claims)
 
 
 @in_style
@@ -233,7 +256,7 @@ def fig5(size: Size) -> Reproduction:
     does not state the source's parameters; these are those of figure 2.
     """
     rate = _LONGER[size].rate
-    algorithm = PersistentSGD(rate, 3.0, batch_fraction=0.5, persistence=1.0, sphere=True)
+    algorithm = PersistentSGD(rate, SAMPLES, BATCH_FRACTION, PERSISTENCE, sphere=True)
     return _both_panels(size, algorithm, "5", r"Persistent SGD, $\ell$ = 0.5, $\tau$ = 1", 5)
 
 
@@ -244,5 +267,5 @@ def fig6(size: Size) -> Reproduction:
     Sizes as for figure 5. The text does not state the source's parameters; the temperature is one of figure 4.
     """
     return _both_panels(
-        size, Langevin(_LONGER[size].rate, 3.0, temperature=0.5, sphere=True), "6", "Langevin, T = 0.5", 6
+        size, Langevin(_LONGER[size].rate, SAMPLES, temperature=0.5, sphere=True), "6", "Langevin, T = 0.5", 6
     )

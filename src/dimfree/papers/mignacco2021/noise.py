@@ -6,10 +6,21 @@ import numpy as np
 
 from ...algorithms import Langevin, MultiPassSGD, PersistentSGD, PiecewiseLinear, ReusedData
 from ..claims import Claim
-from ..look import in_style, panels
+from ..look import in_style, panels, shades
 from ..paper import Reproduction, Size
-from .conventions import Measured, Plan, measure, standard_error, warm
-from .drawing import LOSS, OVERLAP, above_floor, caption, over_time, shades
+from .conventions import (
+    BATCH_FRACTION,
+    PERSISTENCE,
+    SAMPLES,
+    SETTING,
+    START,
+    Measured,
+    Plan,
+    measure,
+    standard_error,
+    warm,
+)
+from .drawing import LOSS, OVERLAP, above_floor, caption, over_time
 
 # The source has 250 runs, each on its own dataset, each with 28 times the steps of figure 2. These take an hour.
 _PLAN = {"quick": Plan(60, 32, 16, 0.02, 40.0), "full": Plan(1_000, 16, 4, 0.01, 400.0)}
@@ -19,8 +30,8 @@ _PERSISTENCES = {"quick": (0.05, 0.5, 1.0, 2.0, 20.0), "full": (0.05, 0.1, 0.5, 
 _TEMPERATURES = {"quick": (0.0, 0.1, 0.5, 2.0, 10.0), "full": (0.0, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0)}
 
 
-def _small_batches(plan: Plan, fraction: float) -> float:
-    """Smaller steps where each sample counts for much, as in the source."""
+def _rate_for(fraction: float, plan: Plan) -> float:
+    """The learning rate: smaller where a batch is, and each sample of it counts for more, as in the source."""
     return plan.rate * (0.25 if fraction < 0.1 else 0.5 if fraction == 0.1 else 1.0)
 
 
@@ -31,17 +42,18 @@ def cooled(temperature: float, until: float, step: float) -> PiecewiseLinear:
 
 def _curves(size: Size) -> dict[str, list[tuple[str, ReusedData]]]:
     plan = _PLAN[size]
-    rate, samples = plan.rate, 3.0
+    rate = plan.rate
     by_batch: list[tuple[str, ReusedData]] = [
-        (rf"$\ell$ = {each:g}", PersistentSGD(_small_batches(plan, each), samples, each, 1.0, sphere=True))
+        (rf"$\ell$ = {each:g}", PersistentSGD(_rate_for(each, plan), SAMPLES, each, PERSISTENCE, sphere=True))
         for each in _BATCHES[size]
     ]
     by_persistence: list[tuple[str, ReusedData]] = [
-        (rf"$\tau$ = {each:g}", PersistentSGD(rate, samples, 0.5, each, sphere=True)) for each in _PERSISTENCES[size]
+        (rf"$\tau$ = {each:g}", PersistentSGD(rate, SAMPLES, BATCH_FRACTION, each, sphere=True))
+        for each in _PERSISTENCES[size]
     ]
-    by_persistence.append(("SGD", MultiPassSGD(rate, samples, 0.5, sphere=True)))
+    by_persistence.append(("SGD", MultiPassSGD(rate, SAMPLES, BATCH_FRACTION, sphere=True)))
     by_temperature: list[tuple[str, ReusedData]] = [
-        (f"T = {each:g}", Langevin(rate, samples, cooled(each, _COLD * plan.end, rate), sphere=True))
+        (f"T = {each:g}", Langevin(rate, SAMPLES, cooled(each, _COLD * plan.end, rate), sphere=True))
         for each in _TEMPERATURES[size]
     ]
     return {"batch": by_batch, "persistence": by_persistence, "temperature": by_temperature}
@@ -61,7 +73,7 @@ def fig4(size: Size) -> Reproduction:
     plan = _PLAN[size]
     found: dict[str, list[Measured]] = {}
     data = xarray.Dataset(attrs={"d": plan.d, "learning_rate": plan.rate, "datasets": plan.datasets})
-    figure, axes = panels(2, 3, width=4.8, height=3.4)
+    figure, axes = panels(2, 3, width=4.8, height=3.8)
     titles = {
         "batch": r"persistent SGD, $\tau$ = 1",
         "persistence": r"persistent SGD, $\ell$ = 0.5",
@@ -72,7 +84,9 @@ def fig4(size: Size) -> Reproduction:
         colours = shades(len(curves))
         found[what] = []
         for number, (label, algorithm) in enumerate(curves):
-            each = measure(dataclasses.replace(plan, rate=float(algorithm.learning_rate)), algorithm, warm(0.2), seed=4)
+            each = measure(
+                dataclasses.replace(plan, rate=float(algorithm.learning_rate)), algorithm, warm(START), seed=4
+            )
             found[what].append(each)
             colour = "black" if label == "SGD" else colours[number]
             style = {"color": colour, "linewidth": 1.5, "linestyle": "--" if label == "SGD" else "-", "label": label}
@@ -86,9 +100,8 @@ def fig4(size: Size) -> Reproduction:
         over_time(upper, f"median {OVERLAP}", f"({'abc'[column]})  {titles[what]}")
         over_time(lower, f"median {LOSS}", f"({'def'[column]})  {titles[what]}")
         lower.set(yscale="log")
-        upper.legend(fontsize=8, ncols=2, loc="upper left")
-        lower.legend(fontsize=8, ncols=2, loc="lower left")
-    caption(figure, f"M/d = 3, $m_0$ = 0.2; {plan.described()}")
+        lower.legend(ncols=2, loc="lower left")  # of both panels, where no curve is
+    caption(figure, f"{SETTING}; {plan.described()}")
     return Reproduction(data, figure, _claims(found, size, plan))
 
 

@@ -7,7 +7,7 @@ from ...state import State
 from ..claims import Claim
 from ..look import in_style, panels
 from ..paper import Reproduction, Size
-from .conventions import Measured, Plan, measure, standard_error, warm
+from .conventions import BATCH_FRACTION, Measured, Plan, measure, standard_error, warm
 from .drawing import above_floor, caption, curve, loss_inset, over_time
 
 # The steps of the largest dimension cost five times those of figure 2: these take about an hour and a half.
@@ -47,7 +47,9 @@ def fig7(size: Size) -> Reproduction:
         starts = random_starts(plan.runs, plan.d, seed=7)
         both = {
             "GD": measure(plan, GradientDescent(plan.rate, 2.5, sphere=True), starts, seed=7),
-            "persistent SGD": measure(plan, PersistentSGD(plan.rate, 2.5, 0.5, 2.0, sphere=True), starts, seed=7),
+            "persistent SGD": measure(
+                plan, PersistentSGD(plan.rate, 2.5, BATCH_FRACTION, 2.0, sphere=True), starts, seed=7
+            ),
         }
         found.append(both)
         inset = loss_inset(panel, (0.12, 0.52, 0.38, 0.36))

@@ -9,39 +9,43 @@ from ...gaussian.rules import sobol_normals
 from ..claims import Claim
 from ..look import DARK, GREY, in_style, panels
 from ..paper import Reproduction, Size
-from .conventions import COLOURS, Measured, Plan, algorithms, mean_squared_error, measure, standard_error, warm
+from .conventions import (
+    BATCH_FRACTION,
+    COLOURS,
+    PERSISTENCE,
+    SETTING,
+    START,
+    Measured,
+    Plan,
+    algorithms,
+    mean_squared_error,
+    measure,
+    standard_error,
+    warm,
+)
 from .drawing import above_floor, caption, curve, loss_inset, over_time
 
 _PLAN = {"quick": Plan(80, 48, 12, 0.01, 50.0), "full": Plan(1_000, 96, 24, 0.01, 200.0)}
 _RIDGES = (0.0, 0.1, 1.0)
 _RIDGE = 0.5
-_START = 0.2
 _FRESH = 4_096  # samples on which the error of a run is measured
 _MARKS = {"GD": "^", "SGD": "s", "persistent SGD": "o"}
 
 
 def start_of_ridge():
     """Eq. (C.2): a standard normal vector beside the signal."""
-    return warm(_START, 1 + _START**2)
+    return warm(START, 1 + START**2)
 
 
-def unscaled(rate: float, ridge: float, batch_fraction: float = 0.5, persistence: float = 1.0) -> dict[str, ReusedData]:
+def unscaled(rate: float, ridge: float) -> dict[str, ReusedData]:
     r"""The algorithms without the factor $1/\ell$ of the gradient.
 
     Steps $\eta [\sum_\mu s_\mu v' x + \lambda w]$ are those of rate $\ell \eta$ and ridge $\lambda / \ell$ with the
     factor, in a time that runs $\ell$ times slower: so does the batch.
     """
-    return algorithms(rate, sphere=False, ridge=ridge) | {
-        name: each
-        for name, each in algorithms(
-            batch_fraction * rate,
-            batch_fraction=batch_fraction,
-            persistence=batch_fraction * persistence,
-            sphere=False,
-            ridge=ridge / batch_fraction,
-        ).items()
-        if name != "GD"
-    }
+    part = BATCH_FRACTION
+    slower = algorithms(part * rate, persistence=part * PERSISTENCE, sphere=False, ridge=ridge / part)
+    return slower | {"GD": algorithms(rate, sphere=False, ridge=ridge)["GD"]}
 
 
 def fresh_error(runs: Measured) -> np.ndarray:
@@ -76,11 +80,11 @@ def _panel(axes, found: dict[str, Measured], errors: dict[str, np.ndarray], rate
         curve(inset, each.time, above_floor(each.loss.mean(axis=0)), rate, name)
 
 
-def _made(size: Size, cases: list[tuple[str, dict[str, ReusedData]]], seed: int):
-    """Simulations and errors for each panel; in the second of two clocks, times are those of the unscaled steps."""
+def _made(size: Size, cases: list[dict[str, ReusedData]], seed: int):
+    """Simulations and errors for each panel; times are those of the plan, for algorithms with a slower clock too."""
     plan = _PLAN[size]
     found = []
-    for _, each in cases:
+    for each in cases:
         row = {}
         for name, algorithm in each.items():
             slower = float(algorithm.learning_rate) / plan.rate
@@ -116,7 +120,7 @@ def _drawn(plan: Plan, found, errors, titles: list[str], words: str):
     figure, axes = panels(1, len(titles), width=4.9)
     for number, (panel, title) in enumerate(zip(axes, titles, strict=True)):
         _panel(panel, found[number], errors[number], plan.rate, f"({'abc'[number]})  {title}")
-    caption(figure, f"{words}, M/d = 3, $m_0$ = 0.2; {plan.described()}")
+    caption(figure, f"{words}, {SETTING}; {plan.described()}")
     return figure
 
 
@@ -128,10 +132,10 @@ def figb1(size: Size) -> Reproduction:
     hour on two cores). Quick: d = 80 until t = 50, 48 runs on 12 datasets. Errors are measured on 4096 fresh
     samples. Where runs differ, the average of (B.8) is not (B.8) at the average overlaps, which the source draws.
     """
-    cases = [(rf"$\lambda$ = {ridge:g}", algorithms(_PLAN[size].rate, sphere=False, ridge=ridge)) for ridge in _RIDGES]
+    cases = [algorithms(_PLAN[size].rate, sphere=False, ridge=ridge) for ridge in _RIDGES]
     plan, found, errors = _made(size, cases, 15)
     data = _dataset(found, errors, [f"{ridge:g}" for ridge in _RIDGES], "ridge", plan)
-    figure = _drawn(plan, found, errors, [title for title, _ in cases], "Ridge")
+    figure = _drawn(plan, found, errors, [rf"$\lambda$ = {ridge:g}" for ridge in _RIDGES], "Ridge")
     return Reproduction(data, figure, _figb1_claims(found, errors, plan, size))
 
 
@@ -201,22 +205,20 @@ def _figb1_claims(found, errors, plan: Plan, size: Size) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
-def _rise(curve_: np.ndarray) -> float:
+def _rise(values: np.ndarray) -> float:
     """The largest increase over time from a value to a later one."""
-    return float(np.max(curve_ - np.minimum.accumulate(curve_)))
+    return float(np.max(values - np.minimum.accumulate(values)))
 
 
 @in_style
 def figb2(size: Size) -> Reproduction:
     """Mean squared error at ridge 0.5 with gradients divided by the batch fraction (a), or not (b). Sizes as in B.1."""
     rate = _PLAN[size].rate
-    cases = [
-        (r"gradients $\times\, 1/\ell$", algorithms(rate, sphere=False, ridge=_RIDGE)),
-        ("gradients not rescaled", unscaled(rate, _RIDGE)),
-    ]
+    cases = [algorithms(rate, sphere=False, ridge=_RIDGE), unscaled(rate, _RIDGE)]
     plan, found, errors = _made(size, cases, 16)
     data = _dataset(found, errors, ["rescaled", "not rescaled"], "gradients", plan)
-    figure = _drawn(plan, found, errors, [title for title, _ in cases], "Ridge 0.5")
+    titles = [r"gradients $\times\, 1/\ell$", "gradients not rescaled"]
+    figure = _drawn(plan, found, errors, titles, f"Ridge {_RIDGE:g}")
     end = {name: [error[name][:, -1].mean() for error in errors] for name in found[0]}
     spread = {name: [standard_error(error[name][:, -1], plan.datasets) for error in errors] for name in found[0]}
     remark = "; ".join(
