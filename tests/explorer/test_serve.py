@@ -1,7 +1,6 @@
 """Who can reach the explorer, and what is said when it cannot start."""
 
 import socket
-import subprocess
 import sys
 import urllib.request
 
@@ -11,6 +10,7 @@ from typer.testing import CliRunner
 
 from dimfree.cli import app
 from dimfree.explorer import serve
+from processes import printed_by
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_without_marimo_it_says_what_to_install(monkeypatch):
 
 def test_starting_it_imports_no_jax():
     code = "import sys, dimfree.explorer, dimfree.cli.explore; print('jax' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+    assert printed_by(code).strip() == "False"
 
 
 def test_compiled_programs_are_kept_where_the_user_says(monkeypatch, tmp_path):

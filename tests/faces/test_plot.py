@@ -2,8 +2,6 @@
 
 import dataclasses
 import os
-import subprocess
-import sys
 
 import jax
 import matplotlib
@@ -11,6 +9,7 @@ import numpy as np
 import pytest
 
 import dimfree
+from processes import printed_by
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -113,16 +112,16 @@ def test_a_backend_that_is_loaded_with_the_first_figure_stays_interactive(tmp_pa
         "matplotlib.interactive(True)\n"
     )
     code = """
-import dimfree, jax, matplotlib
-problem = dimfree.PhaseRetrieval()
-start = dimfree.random_state(problem, 10, key=jax.random.key(0))
-theory = dimfree.solve(dimfree.ode(problem, dimfree.OnlineSGD(0.1)), start, 1.0)
+import dimfree, jax.numpy as jnp, matplotlib
+state = dimfree.State(Q=jnp.ones((2, 1, 1)), M=jnp.ones((2, 1, 1)))
+path = dimfree.Trajectory(jnp.arange(2.0), state, jnp.asarray(0), jnp.asarray(jnp.nan), dimfree.PhaseRetrieval())
 assert not matplotlib.is_interactive()
-dimfree.plot.compare(theory)
+dimfree.plot.compare(path, quantity="M")
 assert matplotlib.is_interactive()
 """
-    environment = {**os.environ, "MPLBACKEND": "module://late_backend", "PYTHONPATH": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "MPLBACKEND": "module://late_backend", "PYTHONPATH": path}
+    printed_by(code, env=environment)
 
 
 def test_few_runs_are_drawn_one_by_one(runs):
