@@ -9,6 +9,7 @@ from collections.abc import Iterator
 # Workers and repeated runs share what has been compiled; results do not depend on it.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(pathlib.Path(tempfile.gettempdir()) / "dimfree-test-cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("MPLBACKEND", "Agg")
 
 import jax
 import pytest

@@ -4,17 +4,14 @@ import dataclasses
 import os
 
 import jax
-import matplotlib
 import numpy as np
 import pytest
-
-import dimfree
-from processes import printed_by
-
-matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.collections import Collection
 from matplotlib.lines import Line2D
+
+import dimfree
+from processes import printed_by
 
 ALPHA = 1.0  # with 8 runs, the shapes of the command line's test, so that both are compiled once
 
@@ -42,12 +39,6 @@ def theory(problem, sgd, start):
 @pytest.fixture(scope="module")
 def runs(problem, sgd, start):
     return dimfree.simulate(problem, sgd, start, d=100, alpha=ALPHA, runs=8, key=jax.random.key(0))
-
-
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
 
 
 def subset(trajectory: dimfree.Trajectory, runs: int, **changes) -> dimfree.Trajectory:

@@ -108,7 +108,7 @@ def test_repeated_students_move_as_one():
 
 
 @pytest.mark.parametrize(("p", "activation"), [(1, "erf"), (64, "square"), (64, "erf")])
-def test_narrow_and_wide(p, activation):
+def test_the_teacher_in_every_neuron_has_no_gradient_at_any_width(p, activation):
     """From the teacher itself, in every neuron, with no noise: no gradient, whatever the width."""
     problem, sgd = TwoLayer(p, 1, activation), OnlineSGD(0.1)
     start = State(Q=jnp.ones((p, p)), M=jnp.ones((p, 1)))
