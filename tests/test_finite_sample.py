@@ -199,7 +199,7 @@ def test_starts_have_the_overlaps_asked_for_and_are_random_otherwise():
     np.testing.assert_allclose(losses.mean(), problem.risk(start), rtol=0.2)
 
 
-def test_a_start_for_each_run():
+def test_each_run_begins_at_its_own_start():
     keys = jax.random.split(KEY, 4)
     starts = jax.vmap(lambda key: dimfree.random_state(PHASE, 100, key=key))(keys)
     runs = simulate_reused(

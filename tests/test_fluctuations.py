@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+import cases
 import dimfree
 
 CASES = {
@@ -35,7 +36,7 @@ CASES = {
 
 
 def variance_ratio(problem, algorithm, alpha, d, runs, seed=0):
-    start = dimfree.random_state(problem, d=problem.width + problem.teacher_width + 2, key=jax.random.key(4))
+    start = cases.generic_state(problem, seed=4)
     times = np.array([0.0, alpha])
     predicted = dimfree.solve(dimfree.linear_noise(problem, algorithm, d), start, times).covariance[-1]
     simulated = dimfree.simulate(problem, algorithm, start, d, times, runs=runs, key=jax.random.key(seed))

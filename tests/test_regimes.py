@@ -1,16 +1,13 @@
 """Which limit applies, and how big its error is."""
 
 import jax
-import matplotlib
 import numpy as np
 import pytest
+from matplotlib import pyplot as plt
 
 import dimfree
 from dimfree.analysis.regimes import LIMITS, ErrorScales
 from refusals import assert_refused
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
 
 SCALES = ErrorScales(
     time=1.5, risk=0.2, fluctuation=0.1, start=0.2, noise=0.014, width=0.07, density=0.17, angles=0.003
