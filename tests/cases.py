@@ -3,6 +3,9 @@
 import dataclasses
 import itertools
 
+import jax
+import jax.numpy as jnp
+
 import dimfree
 
 # Learning rates for the normalisation 1/p: large enough that the second-order term matters, small enough to be stable.
@@ -56,3 +59,18 @@ COVERING = tuple(
     for i, activation in enumerate(RATES)
     for j in range(2)
 )
+
+
+def generic_state(problem: dimfree.Problem, seed: int = 0) -> dimfree.State:
+    """Overlaps of random weights in hardly more dimensions than they span: none is small."""
+    return dimfree.random_state(problem, problem.width + problem.teacher_width + 2, key=jax.random.key(seed))
+
+
+def three_classes(width: int, snr, **options) -> dimfree.Mixture:
+    """Three clusters, each a class: a network with three outputs."""
+    means = [[1.0, 0.0], [-0.5, 0.9], [-0.5, -0.9]]
+    return dimfree.Mixture(means, [0, 1, 2], width, snr, activation=jnp.tanh, **options)
+
+
+# Of two students, and what tells clusters and outputs apart.
+UNEQUAL = {"snr": [1.0, 2.0, 4.0], "readout": [[1.0, 0.2], [-0.5, 0.6], [0.3, -0.8]]}

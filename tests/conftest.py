@@ -3,12 +3,15 @@
 import gc
 import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 
 # Workers and repeated runs share what has been compiled; results do not depend on it.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(pathlib.Path(tempfile.gettempdir()) / "dimfree-test-cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("MPLBACKEND", "Agg")
 
 import jax
 import pytest
@@ -18,7 +21,24 @@ install_import_hook("dimfree", "typechecker.typecheck")
 
 # Most tests compile longer than they run, and take a quarter less time with programs that are hardly optimised. Not so
 # these, nor the slow ones.
-MOSTLY_RUNNING = {"test_exact_in_law", "test_exit_times", "test_fluctuations", "test_square"}
+MOSTLY_RUNNING = {"test_exit_times", "test_fluctuations", "test_square"}
+FAST_COMPILATION = "--xla_cpu_use_fusion_emitters=false"  # XLA's older way to write loops compiles in half the time
+
+
+def is_fast_suite(config: pytest.Config) -> bool:
+    return config.option.markexpr == "not slow"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before anything is compiled, for XLA reads its flags once; processes that are started later inherit them."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if not is_fast_suite(config) or FAST_COMPILATION in flags:
+        return
+    flags = f"{flags} {FAST_COMPILATION}".strip()
+    # XLA ends a process that gives it a flag of another version.
+    known = subprocess.run([sys.executable, "-c", "import jax; jax.devices()"], env=os.environ | {"XLA_FLAGS": flags})
+    if known.returncode == 0:
+        os.environ["XLA_FLAGS"] = flags
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,8 +47,7 @@ def _programs(request: pytest.FixtureRequest) -> Iterator[None]:
 
     Processes that a test starts optimise as little as the test does.
     """
-    slow = request.config.option.markexpr != "not slow"
-    little = not slow and request.module.__name__ not in MOSTLY_RUNNING
+    little = is_fast_suite(request.config) and request.module.__name__ not in MOSTLY_RUNNING
     jax.config.update("jax_disable_most_optimizations", little)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(little)))

@@ -1,22 +1,23 @@
 """How values of the wrong type are refused."""
 
-import subprocess
-import sys
+from typing import Any
+
+import jaxtyping
+import pytest
+
+from dimfree import InvalidInput
 
 
-def assert_refused(setup: str, cases: dict[str, str]) -> None:
-    """Each call, evaluated after the setup, raises InvalidInput with its words.
+def assert_refused(names: dict[str, Any], cases: dict[str, str]) -> None:
+    """Each call, an expression in these names, raises InvalidInput with its words.
 
-    The checked annotations of the test run would catch such values first, so this runs without them, on its own.
+    Without the checked annotations of the test run, which would catch such values first.
     """
-    code = f"""
-{setup}
-for call, message in {cases!r}.items():
+    jaxtyping.config.update("jaxtyping_disable", True)
     try:
-        eval(call)
-    except dimfree.InvalidInput as error:
-        assert message in str(error), (call, str(error))
-    else:
-        raise AssertionError(call + " was accepted")
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
+        for call, words in cases.items():
+            with pytest.raises(InvalidInput) as refusal:
+                eval(call, names)
+            assert words in str(refusal.value), call
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)

@@ -70,10 +70,6 @@ BAD = {
         lambda: dimfree.simulate(PROBLEM, SGD, START, 10, 0.01, runs=1, key=KEY),
         "less than one step, batch_size / d = 0.1",
     ),
-    "vectors that do not fit": (
-        lambda: dimfree.simulate(PROBLEM, SGD, START, 2, 1.0, runs=1, key=KEY, method="vectors"),
-        "rank 3, but vectors of dimension d = 2",
-    ),
     "fixed points of a very wide network": (
         lambda: dimfree.fixed_points(dimfree.ode(dimfree.TwoLayer(200, 1), SGD), key=KEY),
         "The State has 20,300 coordinates.*smaller width",
@@ -144,7 +140,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_message(name):
+def test_bad_input_is_refused_in_words(name):
     call, message = BAD[name]
     with pytest.raises(InvalidInput, match=f"(?s){message}"):
         call()
@@ -191,15 +187,11 @@ WRONG_TYPES = {
 
 
 def test_messages_for_values_of_the_wrong_type():
-    setup = """
-import jax, dimfree
-problem, sgd, key = dimfree.PhaseRetrieval(2), dimfree.OnlineSGD(0.1), jax.random.key(0)
-start = dimfree.State(Q=jax.numpy.eye(2), M=[[0.1], [0.1]])
-"""
-    assert_refused(setup, WRONG_TYPES)
+    names = {"jax": jax, "dimfree": dimfree, "problem": PROBLEM, "sgd": SGD, "start": START, "key": KEY}
+    assert_refused(names, WRONG_TYPES)
 
 
-def test_a_name_that_does_not_exist():
+def test_a_misspelt_name_is_answered_with_one_that_exists():
     with pytest.raises(AttributeError, match="simulate"):
         dimfree.simulat  # noqa: B018
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+import cases
 import dimfree
 from dimfree.gaussian.chi_square import chi_square
 
@@ -32,16 +33,7 @@ class LawCase:
 
 
 XOR = dimfree.Mixture.xor(3, 2.0, readout=[1.0, -0.7, 0.4])
-# Clusters that differ in everything, three outputs.
-THREE = dimfree.Mixture(
-    [[1.0, 0.0], [-0.5, 0.9], [-0.5, -0.9]],
-    labels=[0, 1, 2],
-    width=2,
-    snr=[1.0, 2.0, 4.0],
-    probabilities=[0.5, 0.3, 0.2],
-    activation="tanh",
-    readout=[[1.0, 0.2], [-0.5, 0.6], [0.3, -0.8]],
-)
+THREE = cases.three_classes(2, probabilities=[0.5, 0.3, 0.2], **cases.UNEQUAL)
 
 TABLE = [
     LawCase("free", 20, network(2, 1, "square"), rate=0.35, alpha=3.0),

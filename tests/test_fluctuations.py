@@ -1,10 +1,10 @@
 """The size of the fluctuations: linear noise and diffusion against exact simulation."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import cases
 import dimfree
 
 CASES = {
@@ -36,7 +36,7 @@ CASES = {
 
 
 def variance_ratio(problem, algorithm, alpha, d, runs, seed=0):
-    start = dimfree.random_state(problem, d=problem.width + problem.teacher_width + 2, key=jax.random.key(4))
+    start = cases.generic_state(problem, seed=4)
     times = np.array([0.0, alpha])
     predicted = dimfree.solve(dimfree.linear_noise(problem, algorithm, d), start, times).covariance[-1]
     simulated = dimfree.simulate(problem, algorithm, start, d, times, runs=runs, key=jax.random.key(seed))
@@ -55,38 +55,22 @@ def test_empirical_variance_is_the_linear_noise_prediction(name):
 
 
 @pytest.mark.parametrize("name", ["phase retrieval, free", "spiked tensor of order 3, batch"])
-def test_variances_in_short(name):
-    """The same with fewer runs: standard error 1.6%, bias of order 1/d, so 8% is a false-alarm rate below 1e-5."""
-    ratio, _, _ = variance_ratio(*CASES[name], d=1600, runs=8_000)
-    assert np.all(np.abs(ratio - 1) < 0.08), ratio
-
-
-def test_gradient_noise_alone_would_be_wrong():
-    """Without its second-order term the covariance of the increment is off by far more than these tests allow."""
-    from dimfree.limits import increment_covariance, ode
-
-    problem, algorithm, _ = CASES["phase retrieval, free"]
-    start = dimfree.random_state(problem, d=5, key=jax.random.key(4))
-    whole = increment_covariance(ode(problem, algorithm), 0.0, start)
-
-    class GradientNoiseOnly(dimfree.OnlineSGD):
-        def limit_moments(self, moments):
-            return type(moments)(moments.student, moments.teacher, jnp.zeros_like(moments.square), moments.readout)
-
-    only = increment_covariance(ode(problem, GradientNoiseOnly(0.12)), 0.0, start)
-    assert np.max(np.abs(np.diagonal(only) / np.diagonal(whole) - 1)) > 0.2
+def test_variances_are_predicted_within_an_eighth(name):
+    """The same with fewer runs: standard error 2.6%, bias of order 1/d; a false alarm once in 10^4."""
+    ratio, _, _ = variance_ratio(*CASES[name], d=1600, runs=3_000)
+    assert np.all(np.abs(ratio - 1) < 0.12), ratio
 
 
 def test_diffusion_has_the_mean_and_variance_of_the_simulation():
     problem, algorithm = dimfree.PhaseRetrieval(1, 0.3), dimfree.OnlineSGD(0.05, sphere=True)
     start, times = dimfree.State(Q=[[1.0]], M=[[0.3]]), np.linspace(0.0, 12.0, 5)
-    d, runs = 400, 4000
+    d, runs = 400, 1500
     diffusion = dimfree.solve(
-        dimfree.sde(problem, algorithm, d), start, times, runs=runs, key=jax.random.key(0), steps=500
+        dimfree.sde(problem, algorithm, d), start, times, runs=runs, key=jax.random.key(0), steps=250
     )
     simulated = dimfree.simulate(problem, algorithm, start, d, times, runs=runs, key=jax.random.key(1))
     for index in (2, 4):
         one, two = (np.asarray(t.state.M[:, index, 0, 0]) for t in (diffusion, simulated))
         error = np.sqrt((one.var() + two.var()) / runs)
         assert abs(one.mean() - two.mean()) < 4.5 * error + 2 / d
-        assert abs(one.std() / two.std() - 1) < 0.06  # standard error 1.6%
+        assert abs(one.std() / two.std() - 1) < 0.11  # standard error 2.6%

@@ -7,17 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import cases
 import dimfree
 from dimfree.gaussian.factor import psd_factor
 
 SETTINGS = settings(max_examples=15, deadline=None)
 ALGORITHM = dimfree.OnlineSGD(0.3, readout_rate=0.2, ridge=0.1)
 SEEDS = st.integers(0, 10_000)
-
-
-def state_of(problem, seed, d=None):
-    d = d or problem.width + problem.teacher_width + 2
-    return dimfree.random_state(problem, d, key=jax.random.key(seed))
 
 
 @pytest.mark.parametrize("activation", ["square", "erf", "relu", "he3", jnp.tanh])
@@ -27,7 +23,7 @@ def test_renaming_neurons_renames_the_drift(activation, seed, order):
     problem = dimfree.TwoLayer(3, 1, activation, noise=0.1)
     order = np.asarray(order)
     limit = dimfree.ode(problem, ALGORITHM)
-    state = state_of(problem, seed)
+    state = cases.generic_state(problem, seed)
     renamed = dimfree.State(state.Q[order][:, order], state.M[order], state.P, jnp.asarray([0.5, -1.0, 2.0])[order])
     state = dimfree.State(state.Q, state.M, state.P, jnp.asarray([0.5, -1.0, 2.0]))
     drift, renamed_drift = limit.drift(0.0, state), limit.drift(0.0, renamed)
@@ -46,7 +42,7 @@ def test_quadratic_students_may_be_rotated(seed):
     """With equal readouts the square network sees only W^T W, so rotating the students rotates the drift."""
     problem = dimfree.TwoLayer(3, 2, "square", noise=0.1)
     limit = dimfree.ode(problem, dimfree.OnlineSGD(0.3))
-    state = state_of(problem, seed)
+    state = cases.generic_state(problem, seed)
     rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(3, 3)))[0]
     drift = limit.drift(0.0, state)
     rotated = limit.drift(0.0, dimfree.State(rotation @ state.Q @ rotation.T, rotation @ state.M, state.P))

@@ -248,15 +248,14 @@ def test_the_particle_error_is_that_of_another_sample():
 # Refusals.
 
 
-def test_refusals():
-    setup = """
-import dimfree, numpy as np
-problem, sgd, sphere = dimfree.TwoLayer(2, 1, "erf"), dimfree.OnlineSGD(1.0), dimfree.OnlineSGD(1.0, sphere=True)
-two = dimfree.mean_field(dimfree.TwoLayer(2, 2, "erf"), sgd)
-limit = dimfree.mean_field(problem, sgd)
-"""
+def test_what_has_no_wide_limit_is_refused_in_words():
+    problem, sgd = dimfree.TwoLayer(2, 1, "erf"), dimfree.OnlineSGD(1.0)
+    names = {
+        "np": np, "dimfree": dimfree, "problem": problem, "sgd": sgd, "limit": dimfree.mean_field(problem, sgd),
+        "sphere": dimfree.OnlineSGD(1.0, sphere=True), "two": dimfree.mean_field(dimfree.TwoLayer(2, 2, "erf"), sgd),
+    }  # fmt: skip
     assert_refused(
-        setup,
+        names,
         {
             "dimfree.mean_field(dimfree.Mixture.binary(2, 1.0), sgd)": "TwoLayer or MultiIndex",
             "dimfree.mean_field(problem, sgd, d=1)": "must exceed the 1 directions",

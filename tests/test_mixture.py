@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+import cases
 import dimfree
 
 RIDGE = 0.05
@@ -127,14 +128,7 @@ def test_large_signal_to_noise_approaches_the_points():
 
 @pytest.mark.slow
 def test_three_classes_learn_and_are_told_apart():
-    problem = dimfree.Mixture(
-        [[1.0, 0.0], [-0.5, 0.9], [-0.5, -0.9]],
-        labels=[0, 1, 2],
-        width=3,
-        snr=50.0,
-        activation=jnp.tanh,
-        readout=np.eye(3) + 0.1,
-    )
+    problem = cases.three_classes(3, 50.0, readout=np.eye(3) + 0.1)
     start = dimfree.random_state(problem, 100, key=jax.random.key(0))
     learned = dimfree.solve(dimfree.ode(problem, dimfree.OnlineSGD(2.0, readout_rate=2.0)), start, 20.0)
     assert float(learned.risk[0]) == pytest.approx(np.log(3), abs=0.2)

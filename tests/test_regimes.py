@@ -1,16 +1,13 @@
 """Which limit applies, and how big its error is."""
 
 import jax
-import matplotlib
 import numpy as np
 import pytest
+from matplotlib import pyplot as plt
 
 import dimfree
 from dimfree.analysis.regimes import LIMITS, ErrorScales
 from refusals import assert_refused
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
 
 SCALES = ErrorScales(
     time=1.5, risk=0.2, fluctuation=0.1, start=0.2, noise=0.014, width=0.07, density=0.17, angles=0.003
@@ -84,14 +81,11 @@ def test_the_picture_shows_regions_and_the_point(result):
     plt.close("all")
 
 
-def test_refusals():
-    setup = """
-import dimfree, jax
-sgd, key = dimfree.OnlineSGD(1.0), jax.random.key(0)
-changing = dimfree.OnlineSGD(lambda alpha: 1 / (1 + alpha))
-"""
+def test_what_has_no_regimes_is_refused_in_words():
+    names = {"dimfree": dimfree, "sgd": dimfree.OnlineSGD(1.0), "key": jax.random.key(0)}
+    names["changing"] = dimfree.OnlineSGD(lambda alpha: 1 / (1 + alpha))
     assert_refused(
-        setup,
+        names,
         {
             "dimfree.regimes(dimfree.Mixture.binary(2, 1.0), sgd, 10, 1.0, key=key)": "two-layer networks",
             "dimfree.regimes(dimfree.TwoLayer(2, normalisation='sqrt'), sgd, 10, 1.0, key=key)": "normalisation",

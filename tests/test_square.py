@@ -131,20 +131,12 @@ def test_the_square_holds_for_a_multi_index_target():
     assert result.agrees, str(result)
 
 
-THREE_CLASSES = dimfree.Mixture(
-    [[1.0, 0.0], [-0.5, 0.9], [-0.5, -0.9]],
-    labels=[0, 1, 2],
-    width=2,
-    snr=[1.0, 2.0, 4.0],
-    activation=jnp.tanh,
-    readout=[[1.0, 0.2], [-0.5, 0.6], [0.3, -0.8]],
-)
 TRAINED = dimfree.OnlineSGD(1.0, ridge=0.1, readout_rate=0.8)
 LIMIT_THEOREMS = {
     "binary mixture": (dimfree.Mixture.binary(2, 2.0, readout=[0.7, -0.4]), TRAINED),
     "XOR mixture": (dimfree.Mixture.xor(4, 5.0, readout=[0.7, -0.4, 1.0, -0.9]), TRAINED),
     "three classes, batch": (
-        THREE_CLASSES,
+        cases.three_classes(2, **cases.UNEQUAL),
         dimfree.OnlineSGD(3.0, batch_size=4, readout_rate=1.0),
     ),
     "regression on clusters": (

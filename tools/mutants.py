@@ -234,8 +234,8 @@ MUTANTS = (
     Mutant(
         "thermal noise of half its temperature",
         "limits/dmft.py",
-        "thermal = 2 * self.algorithm.temperature_at(self.times[k]) * duration",
-        "thermal = self.algorithm.temperature_at(self.times[k]) * duration",
+        "return 2 * self.algorithm.temperature_at(self.times[k]) * (self.times[k + 1] - self.times[k])",
+        "return self.algorithm.temperature_at(self.times[k]) * (self.times[k + 1] - self.times[k])",
         "tests/test_dmft.py",
     ),
     Mutant(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
+import cases
 import dimfree
 from dimfree.analysis.fixed_points import fixed_points
 from dimfree.limits import ode
@@ -154,7 +155,7 @@ def test_a_quadratic_network_has_its_critical_points_as_families():
 
 @pytest.mark.slow
 def test_three_classes_by_quadrature_end_at_the_stable_point():
-    problem = dimfree.Mixture([[1.0, 0.0], [-0.5, 0.9], [-0.5, -0.9]], [0, 1, 2], 2, snr=5.0, activation=jnp.tanh)
+    problem = cases.three_classes(2, 5.0)
     sgd = dimfree.OnlineSGD(1.0, readout_rate=1.0, ridge=0.05)
     limit = ode(problem, sgd, dimfree.GaussHermite(8))
     found = fixed_points(limit, key=jax.random.key(0), starts=32)

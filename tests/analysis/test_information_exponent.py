@@ -20,7 +20,7 @@ def staircase(z):
     return z[0] + z[0] * z[1] + z[0] * z[1] * z[2]
 
 
-TEN = [
+LINKS = [
     ("linear", 1, 1),
     ("he2", 1, 2),
     ("he3", 1, 3),
@@ -34,8 +34,8 @@ TEN = [
 ]
 
 
-@pytest.mark.parametrize(("link", "directions", "expected"), TEN)
-def test_ten_links(link, directions, expected):
+@pytest.mark.parametrize(("link", "directions", "expected"), LINKS)
+def test_known_links_have_their_exponent_and_number_of_samples(link, directions, expected):
     found = dimfree.information_exponent(link, directions=directions)
     assert found.exponent == expected
     assert found.leap == expected  # of the staircase too: it has no leap above one
@@ -60,7 +60,7 @@ TARGETS = {
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_leaps(name):
+def test_known_targets_have_their_leaps(name):
     target, k, expected = TARGETS[name]
     found = dimfree.information_exponent(target, 6, directions=k)
     assert [(leap.size, len(leap.directions)) for leap in found.leaps] == expected
@@ -122,7 +122,7 @@ def test_the_overlap_grows_by_the_power_of_the_exponent(name):
     assert drift == pytest.approx(0.3 * kappa * found.coefficients[kappa] ** 2 * m ** (kappa - 1), rel=5e-3)
 
 
-def test_it_prints_itself():
+def test_the_exponent_prints_in_words():
     text = repr(dimfree.information_exponent(staircase, 4, directions=3))
     assert "Information exponent of staircase: 1" in text
     assert "1 direction by a leap of 1, then 1 direction" in text
@@ -131,7 +131,7 @@ def test_it_prints_itself():
     assert "1 of 2 directions are not seen" in repr(dimfree.information_exponent(TARGETS["unseen"][0], 4, directions=2))
 
 
-def test_refusals():
+def test_what_has_no_exponent_is_refused_in_words():
     with pytest.raises(dimfree.InvalidInput, match="give it the link function"):
         dimfree.information_exponent(dimfree.SpikedTensor(order=3, snr=2.0))
     with pytest.raises(dimfree.InvalidInput, match="order"):

@@ -124,7 +124,7 @@ def test_singular_points_have_the_dense_hessian(activation, students, sphere, ki
     assert kind is None or result.kind.startswith(kind)
 
 
-def test_more_fields_than_dimensions():
+def test_more_fields_than_dimensions_have_the_dense_hessian():
     students, teachers = random_point(3, 2, 4, seed=5)
     result = assert_dense(dimfree.TwoLayer(3, 2, "erf"), students, teachers)
     assert not result.bulk.any()
@@ -281,7 +281,7 @@ def test_relu_hessian_is_that_of_differences_also_where_students_coincide(studen
     np.testing.assert_allclose(full.reshape(6, 6), matrix, rtol=0, atol=1e-12)
 
 
-def test_relu_gradient_and_bulk():
+def test_relu_gradient_is_that_of_autodiff_and_the_bulk_is_a_block():
     students, teachers = random_point(3, 2, 7, seed=8)
     vectors = jnp.asarray(np.concatenate([students, teachers]))
     problem = dimfree.TwoLayer(3, 2, "relu")
@@ -296,7 +296,7 @@ def test_relu_gradient_and_bulk():
     np.testing.assert_allclose(np.einsum("iajb,a,b->ij", full, direction, direction), bulk, atol=1e-13)
 
 
-def test_relu_at_any_dimension():
+def test_relu_spectrum_does_not_depend_on_the_dimension():
     # At the global minimum with as many students as teachers no direction is flat, whatever d is.
     problem, learned = dimfree.TwoLayer(3, 3, "relu"), dimfree.State(Q=np.eye(3), M=np.eye(3))
     small, large = hessian(problem, learned, 5), hessian(problem, learned, 10**6)
@@ -483,7 +483,7 @@ def test_search_finds_members_of_the_list_only(p, k):
 
 
 @pytest.mark.parametrize("activation", ["relu", pytest.param("erf", marks=pytest.mark.slow)])
-def test_search_on_the_sphere(activation):
+def test_search_on_the_sphere_finds_minimum_and_saddle(activation):
     problem = dimfree.TwoLayer(2, 2, activation)
     found = critical_points(problem, 6, key=jax.random.key(2), starts=48, sphere=True)
     assert found[0][1].kind == "minimum"
@@ -499,7 +499,7 @@ def test_search_on_the_sphere(activation):
 
 
 @pytest.mark.parametrize(("p", "k"), [(5, 3), (2, 5)])
-def test_list_of_quadratic_critical_points(p, k):
+def test_listed_quadratic_critical_points_are_all_and_critical(p, k):
     points = dimfree.quadratic.critical_points(p, k)
     assert len(points) == sum(p - s + 1 if s < k else 1 for s in range(min(p, k) + 1))
     problem = dimfree.TwoLayer(p, k, "square", noise=0.2)
@@ -532,7 +532,7 @@ def test_the_spectrum_prints_as_a_table():
     np.testing.assert_allclose([float(row[0]) for row in rows], [0, 0.5, 1, 2], atol=1e-12)
 
 
-def test_refusals():
+def test_what_has_no_hessian_is_refused_in_words():
     problem = dimfree.TwoLayer(2, 3, "erf")
     state = dimfree.State(Q=np.eye(2), M=np.zeros((2, 3)))
     with pytest.raises(dimfree.InvalidInput, match="3 independent directions, which do not fit in d = 2"):

@@ -9,7 +9,7 @@ import dimfree
 from dimfree.analysis.sample_complexity import Recovered, fitted_power, log_median
 
 
-def test_the_median_and_its_error():
+def test_the_median_has_its_error():
     draws = np.random.default_rng(0)
     found = np.array([log_median(np.exp(draws.normal(size=101))) for _ in range(400)])
     # The median of 101 normals scatters by sqrt(pi / 2 / 101) = 0.125; the bands are four standard errors of 400.
@@ -19,7 +19,7 @@ def test_the_median_and_its_error():
     assert log_median(np.r_[np.ones(70), np.full(30, np.inf)]) == (np.inf, np.inf)
 
 
-def test_the_fitted_power():
+def test_the_fitted_power_has_its_error():
     x = np.log([100.0, 1_000.0, 10_000.0])
     slope, error = fitted_power(x, 3 + 2 * x, np.array([0.1, 0.1, 0.1]))
     assert slope == pytest.approx(2.0)
@@ -52,7 +52,7 @@ def test_a_linear_target_needs_samples_in_proportion_to_d():
     assert "predicted: d, from linear" in repr(law)
 
 
-def test_refusals():
+def test_what_has_no_power_is_refused_in_words():
     sgd, key = dimfree.OnlineSGD(0.1, sphere=True), jax.random.key(0)
     problem = dimfree.SingleIndex("linear")
     for arguments, message in (

@@ -307,7 +307,7 @@ def test_the_library_is_at_rest_at_the_fixed_points(problem, algorithm, number):
         assert np.max(np.abs(limit.coordinates.pack(limit.drift(0.0, state)))) < 1e-13
 
 
-def test_the_risk_that_noise_leaves():
+def test_the_risk_that_noise_leaves_is_that_of_its_source():
     result = equations(PhaseRetrieval(1, noise=0.2), OnlineSGD(0.05, sphere=True), notation="arnaboldi2023")
     learned = result.fixed_points[-1]["M[0,0]"]
     m, rate, noise = result.symbols["M[0,0]"], *result.values
@@ -347,7 +347,7 @@ def test_a_series_that_ends_is_exact():
     assert_close(flat(found), flat([expected.Q, expected.M]), 1e-10)
 
 
-def test_moments_of_order_twelve():
+def test_moments_of_order_twelve_are_numbers_of_pairings():
     q, m = sympy.symbols("q m")
     fields = GaussianFields([[q, m], [m, sympy.Integer(1)]])
     u, v = fields.fields
@@ -364,7 +364,7 @@ def _double(n):
     return int(sympy.factorial2(n)) if n > 0 else 1
 
 
-def test_long_derivations_are_short():
+def test_long_derivations_take_seconds():
     start = time.process_time()
     problem = TwoLayer(8, 4, "square", noise=0.1, readout=np.arange(1.0, 9.0))
     equations(problem, OnlineSGD(0.1, ridge=0.1, readout_rate=0.2, batch_size=2), orthonormal_teachers=False)

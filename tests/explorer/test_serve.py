@@ -1,16 +1,15 @@
 """Who can reach the explorer, and what is said when it cannot start."""
 
 import socket
-import subprocess
 import sys
 import urllib.request
 
 import pytest
 from browser import server
-from typer.testing import CliRunner
 
-from dimfree.cli import app
+from commands import call
 from dimfree.explorer import serve
+from processes import listening, printed_by
 
 
 @pytest.mark.parametrize(
@@ -33,7 +32,7 @@ def test_only_loopback_goes_without_a_token(host, own):
 def test_a_port_in_use_is_said_in_words():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        result = CliRunner().invoke(app, ["explore", "--no-browser", "--port", str(port)])
+        result = call("explore", "--no-browser", "--port", str(port))
     assert result.exit_code == 2
     assert f"port {port}" in result.stderr
     assert "--port" in result.stderr
@@ -53,7 +52,7 @@ def test_a_port_in_use_is_said_in_words():
     ],
 )
 def test_what_cannot_be_is_one_message_with_exit_code_2(options, words):
-    result = CliRunner().invoke(app, ["explore", "--no-browser", *options])
+    result = call("explore", "--no-browser", *options)
     assert result.exit_code == 2
     assert words in result.stderr
 
@@ -74,20 +73,20 @@ def test_names_of_the_library_choose_the_problem_that_corresponds(given, chosen)
 
 def test_a_page_of_another_kind_is_refused_before_anything_is_computed(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "dimfree.explorer.page", None)  # to import it would fail
-    result = CliRunner().invoke(app, ["explore", "--export", str(tmp_path / "page.pdf")])
+    result = call("explore", "--export", str(tmp_path / "page.pdf"))
     assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
 
 
 def test_without_marimo_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(serve.extras, "version", lambda name: None)
-    result = CliRunner().invoke(app, ["explore", "--no-browser"])
+    result = call("explore", "--no-browser")
     assert result.exit_code == 2
     assert 'pip install "marimo' in result.stderr
 
 
 def test_starting_it_imports_no_jax():
     code = "import sys, dimfree.explorer, dimfree.cli.explore; print('jax' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+    assert printed_by(code).strip() == "False"
 
 
 def test_compiled_programs_are_kept_where_the_user_says(monkeypatch, tmp_path):
@@ -116,8 +115,9 @@ def test_beyond_this_machine_nobody_gets_in_without_the_token():
             assert "dimfree explorer" not in read(wrong)
 
 
-def test_when_it_is_terminated_its_server_ends_too():
+def test_it_listens_on_this_machine_only_and_its_server_ends_with_it():
     with server() as (address, process):
+        assert listening(process.pid) == {"127.0.0.1"}
         process.terminate()
         assert process.wait(30) == 0
         with pytest.raises(ConnectionRefusedError):

@@ -5,22 +5,15 @@ import json
 import numpy as np
 import pytest
 import xarray
-from typer.testing import CliRunner
 
 import dimfree
-from dimfree.cli import app
+from commands import call
 
 SMALL = ["--alpha", "1", "--dimension", "100"]
 RECORD = {
     "runs", "outcomes", "stopped_at", "alpha", "risk", "risk_quantile_10", "risk_quantile_50", "risk_quantile_90", "M",
     "Q", "readout", "standard_deviation", "provenance",
 }  # fmt: skip
-
-
-def call(*arguments: str):
-    result = CliRunner().invoke(app, arguments)
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
-    return result
 
 
 def report(*arguments: str) -> dict:

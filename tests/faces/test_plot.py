@@ -2,20 +2,16 @@
 
 import dataclasses
 import os
-import subprocess
-import sys
 
 import jax
-import matplotlib
 import numpy as np
 import pytest
-
-import dimfree
-
-matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.collections import Collection
 from matplotlib.lines import Line2D
+
+import dimfree
+from processes import printed_by
 
 ALPHA = 1.0  # with 8 runs, the shapes of the command line's test, so that both are compiled once
 
@@ -43,12 +39,6 @@ def theory(problem, sgd, start):
 @pytest.fixture(scope="module")
 def runs(problem, sgd, start):
     return dimfree.simulate(problem, sgd, start, d=100, alpha=ALPHA, runs=8, key=jax.random.key(0))
-
-
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
 
 
 def subset(trajectory: dimfree.Trajectory, runs: int, **changes) -> dimfree.Trajectory:
@@ -113,16 +103,16 @@ def test_a_backend_that_is_loaded_with_the_first_figure_stays_interactive(tmp_pa
         "matplotlib.interactive(True)\n"
     )
     code = """
-import dimfree, jax, matplotlib
-problem = dimfree.PhaseRetrieval()
-start = dimfree.random_state(problem, 10, key=jax.random.key(0))
-theory = dimfree.solve(dimfree.ode(problem, dimfree.OnlineSGD(0.1)), start, 1.0)
+import dimfree, jax.numpy as jnp, matplotlib
+state = dimfree.State(Q=jnp.ones((2, 1, 1)), M=jnp.ones((2, 1, 1)))
+path = dimfree.Trajectory(jnp.arange(2.0), state, jnp.asarray(0), jnp.asarray(jnp.nan), dimfree.PhaseRetrieval())
 assert not matplotlib.is_interactive()
-dimfree.plot.compare(theory)
+dimfree.plot.compare(path, quantity="M")
 assert matplotlib.is_interactive()
 """
-    environment = {**os.environ, "MPLBACKEND": "module://late_backend", "PYTHONPATH": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "MPLBACKEND": "module://late_backend", "PYTHONPATH": path}
+    printed_by(code, env=environment)
 
 
 def test_few_runs_are_drawn_one_by_one(runs):

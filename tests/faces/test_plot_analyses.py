@@ -3,15 +3,8 @@
 import numpy as np
 import pytest
 import xarray
-from matplotlib import pyplot as plt
 
 import dimfree
-
-
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
 
 
 def test_distances_are_beside_a_line_of_slope_minus_one_half():

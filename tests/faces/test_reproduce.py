@@ -9,15 +9,14 @@ import matplotlib.figure
 import numpy as np
 import pytest
 import xarray
-from typer.testing import CliRunner
 
 import dimfree.papers.report
-from dimfree.cli import app
+from commands import call
 from dimfree.papers import Claim, Paper, PublishedFigure, Reproduction
 
 
-def call(*arguments: str):
-    return CliRunner().invoke(app, ["reproduce", *arguments])
+def reproduce(*arguments: str):
+    return call("reproduce", *arguments)
 
 
 CLAIMS = (
@@ -51,7 +50,7 @@ def small_paper(monkeypatch):
 
 
 def test_a_figure_is_drawn_and_written(tmp_path):
-    result = call("small2020", "fig1", "--output", str(tmp_path))
+    result = reproduce("small2020", "fig1", "--output", str(tmp_path))
     assert result.exit_code == 0, result.output
     assert (tmp_path / "small2020_fig1.png").stat().st_size > 2_000
     with xarray.open_dataset(tmp_path / "small2020_fig1.nc", engine="scipy") as data:
@@ -63,12 +62,12 @@ def test_a_figure_is_drawn_and_written(tmp_path):
 
 def test_the_directory_is_the_current_one_if_left_out(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert call("small2020", "fig2").exit_code == 0
+    assert reproduce("small2020", "fig2").exit_code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["small2020_fig2.nc", "small2020_fig2.png"]
 
 
 def test_full_size_says_first_what_it_is(tmp_path):
-    result = call("small2020", "fig1", "--size", "full", "--output", str(tmp_path), "--json")
+    result = reproduce("small2020", "fig1", "--size", "full", "--output", str(tmp_path), "--json")
     assert result.exit_code == 0, result.output
     assert "full size" in result.stderr
     assert "a longer one" in result.stderr
@@ -79,7 +78,7 @@ def test_full_size_says_first_what_it_is(tmp_path):
 
 
 def test_without_a_figure_the_statements_are_a_table():
-    result = call("small2020")
+    result = reproduce("small2020")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["where", "verdict", "printed", "ours"]
@@ -92,7 +91,7 @@ def test_without_a_figure_the_statements_are_a_table():
 
 
 def test_the_claims_as_json():
-    report = json.loads(call("small2020", "--json").stdout)
+    report = json.loads(reproduce("small2020", "--json").stdout)
     assert set(report) == {"schema", "dimfree", "paper", "figure", "claims"}
     assert report["schema"] == "dimfree.reproduce/1"
     assert report["figure"] is None
@@ -103,17 +102,17 @@ def test_the_claims_as_json():
     assert report["claims"][1]["corrected"] == [3.0, 4.0]
 
 
-def test_the_list():
-    result = call("--list")
+def test_the_list_has_every_figure_of_every_paper():
+    result = reproduce("--list")
     assert result.exit_code == 0
     assert "small2020 fig2   The same" in result.stdout
     assert "arnaboldi2023 fig1" in result.stdout
-    report = json.loads(call("--list", "--json").stdout)
+    report = json.loads(reproduce("--list", "--json").stdout)
     assert report["schema"] == "dimfree.reproduce.list/1"
     rows = report["figures"]
     assert rows[0] == {"paper": "small2020", "figure": "fig1", "title": "A line, $x^2$"}
     assert [row["figure"] for row in rows if row["paper"] == "arnaboldi2023"] == [f"fig{n}" for n in range(1, 7)]
-    assert json.loads(call("small2020", "--list", "--json").stdout)["figures"] == rows[:2]
+    assert json.loads(reproduce("small2020", "--list", "--json").stdout)["figures"] == rows[:2]
 
 
 @pytest.mark.parametrize(
@@ -130,14 +129,13 @@ def test_the_list():
     ],
 )
 def test_mistakes_are_one_message_with_exit_code_2(arguments, words):
-    result = call(*arguments)
+    result = reproduce(*arguments)
     assert result.exit_code == 2
     assert words in result.stderr
-    assert "Traceback" not in result.output
 
 
-def test_a_real_figure(tmp_path):
-    result = call("arnaboldi2023", "fig6", "--output", str(tmp_path))
+def test_a_real_figure_is_drawn_and_names_its_misprint(tmp_path):
+    result = reproduce("arnaboldi2023", "fig6", "--output", str(tmp_path))
     assert result.exit_code == 0, result.output
     assert "misprint" in result.stdout
     assert (tmp_path / "arnaboldi2023_fig6.png").stat().st_size > 20_000
@@ -161,13 +159,13 @@ def test_a_report_has_every_figure_and_claim_and_goes_on_where_it_stopped(tmp_pa
 
     home = tmp_path / "out"
     figures(monkeypatch, counted, stopped)
-    result = call("small2020", "--report", str(home))
+    result = reproduce("small2020", "--report", str(home))
     assert result.exit_code == 130
     assert "run the same command again" in result.stderr
     assert "Still to come" in (home / "index.html").read_text()
 
     figures(monkeypatch, counted, counted)
-    result = call("small2020", "--report", str(home), "--json")
+    result = reproduce("small2020", "--report", str(home), "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     assert set(report) == {"schema", "dimfree", "page", "size", "made", "kept", "failed", "verdicts"}
@@ -189,7 +187,7 @@ def test_a_report_has_every_figure_and_claim_and_goes_on_where_it_stopped(tmp_pa
     assert "Four, not five." in page
     assert "It is not." in page
 
-    assert call("small2020", "--report", str(home), "--size", "full").exit_code == 0
+    assert reproduce("small2020", "--report", str(home), "--size", "full").exit_code == 0
     assert drawn == ["quick", "quick", "full", "full"]  # another size is another figure; the statements stay
 
 
@@ -200,7 +198,7 @@ def test_a_figure_that_fails_is_reported_and_the_others_go_on(tmp_path, monkeypa
         raise RuntimeError("no <b>ink</b> left")
 
     figures(monkeypatch, failing, make)
-    result = call("small2020", "--report", str(tmp_path))
+    result = reproduce("small2020", "--report", str(tmp_path))
     assert result.exit_code == 1
     assert "2 made, 0 there already, 1 failed" in result.stdout
     assert "small2020 fig1 FAILED" in result.stderr
@@ -209,14 +207,14 @@ def test_a_figure_that_fails_is_reported_and_the_others_go_on(tmp_path, monkeypa
     assert "<b>ink" not in page
     assert "figures/small2020_fig2.png" in page
     figures(monkeypatch, make, make)
-    assert "1 made, 2 there already, 0 failed" in call("small2020", "--report", str(tmp_path)).stdout
+    assert "1 made, 2 there already, 0 failed" in reproduce("small2020", "--report", str(tmp_path)).stdout
     assert "ink&lt;" not in (tmp_path / "index.html").read_text()
 
 
 def test_a_report_of_one_figure_keeps_what_is_there(tmp_path, monkeypatch):
     monkeypatch.setattr(dimfree.papers.report, "PAPERS", ("small2020",))
     for figure in ("fig1", "fig2"):
-        assert call("small2020", figure, "--report", str(tmp_path)).exit_code == 0
+        assert reproduce("small2020", figure, "--report", str(tmp_path)).exit_code == 0
     page = (tmp_path / "index.html").read_text()
     assert "2 of 2 parts done" in page
     assert page.count('src="figures/small2020_fig') == 2

@@ -86,7 +86,7 @@ def assert_close(found, expected, tolerance):
 
 @pytest.mark.parametrize("name", SMOOTH)
 @pytest.mark.parametrize("seed", range(2))
-def test_three_fields(name, seed):
+def test_averages_over_three_fields_are_those_of_quadrature(name, seed):
     activation, nodes = SMOOTH[name]
     # Two students and one teacher: every pattern of coincident indices occurs.
     covariance, weights = random_problem(seed, 2, 1, scale=0.8)
@@ -95,7 +95,7 @@ def test_three_fields(name, seed):
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-def test_four_different_fields(name):
+def test_averages_over_four_fields_are_those_of_quadrature(name):
     activation, nodes = SMOOTH[name]
     covariance, weights = random_problem(7, 2, 2, scale=0.8)
     expected = quadrature(activation, covariance, weights, 2, nodes)
@@ -103,7 +103,7 @@ def test_four_different_fields(name):
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-def test_averages_at_a_singular_covariance(name):
+def test_averages_at_a_singular_covariance_are_those_of_quadrature(name):
     activation, nodes = SMOOTH[name]
     covariance, weights = random_problem(11, 2, 1, scale=0.8)
     # The second student is a teacher, and the other teacher is nothing.
@@ -128,7 +128,7 @@ def derivative(integrals, covariance, weights, width, direction):
 
 
 @pytest.mark.parametrize("name", ["erf", pytest.param("he3", marks=pytest.mark.slow), "relu"])
-def test_derivative_against_differences(name):
+def test_derivatives_are_those_of_differences(name):
     integrals = as_activation(name).integrals
     covariance, weights = random_problem(3, 2, 2)
     direction = jnp.asarray(np.random.default_rng(4).normal(size=(4, 4)))
@@ -150,7 +150,7 @@ def test_derivative_against_differences(name):
 
 
 @pytest.mark.parametrize("name", ["erf", "square", "sextic"])
-def test_derivative_against_quadrature(name):
+def test_derivatives_are_those_of_quadrature(name):
     activation, nodes = SMOOTH[name]
     covariance, weights = random_problem(5, 2, 1, scale=0.8)
     direction = jnp.array([[0.3, -0.2, 0.5], [-0.2, 1.0, 0.1], [0.5, 0.1, -0.4]])
@@ -267,7 +267,7 @@ def test_relu_averages_are_those_of_quadrature_over_the_orthant(seed):
     np.testing.assert_allclose(found["gradient_square"], relu_gradient_square(covariance, weights, 2, axis), atol=1e-8)
 
 
-def test_relu_slopes_and_gradient():
+def test_relu_slopes_and_gradient_are_those_of_polar_coordinates():
     covariance, weights = random_problem(2, 2, 2)
     found = exact(Relu(), covariance, weights, 2)
     # In polar coordinates of two fields everything but the angle is elementary.
@@ -296,7 +296,7 @@ NEAR = [(0, 3), (0, 1), (2, 3)]
 
 @pytest.mark.parametrize("gap", [1e-3, 1e-6])
 @pytest.mark.parametrize(("first", "second"), NEAR)
-def test_relu_near_duplicates(gap, first, second):
+def test_relu_averages_of_near_duplicates_are_those_of_quadrature(gap, first, second):
     generator = np.random.default_rng(first + 5 * second)
     factor = generator.normal(size=(4, 5))
     factor /= np.linalg.norm(factor, axis=1, keepdims=True)
@@ -329,7 +329,7 @@ def planar(angles):
 
 
 @pytest.mark.parametrize("spread", [1.0, 1e-2, 1e-3, 1e-5, 1e-8, 0.0])
-def test_relu_of_dependent_fields(spread):
+def test_relu_averages_of_fields_in_a_plane_are_integrals_over_a_sector(spread):
     generator = np.random.default_rng(12)
     for _ in range(10):
         angles = generator.uniform(0, 2 * np.pi) + spread * generator.uniform(-1, 1, size=4)
@@ -356,7 +356,7 @@ def test_duplicated_fields_are_one_field(integrals):
 
 
 @pytest.mark.parametrize("integrals", [Erf(), Relu()])
-def test_derivative_where_students_are_teachers(integrals):
+def test_derivatives_where_students_are_teachers_are_those_of_differences(integrals):
     generator = np.random.default_rng(15)
     teachers = generator.normal(size=(2, 6))
     factor = jnp.asarray(np.concatenate([teachers, teachers]) / np.sqrt(6))
@@ -374,7 +374,7 @@ def test_derivative_where_students_are_teachers(integrals):
     assert_close(found, {key: (ahead[key] - back[key]) / (2 * step) for key in METHODS}, 1e-4)
 
 
-def test_relu_derivative_near_duplicates():
+def test_relu_derivatives_near_duplicates_are_those_of_differences():
     factor = np.random.default_rng(16).normal(size=(4, 5))
     factor[3] = factor[0] + 1e-3 * factor[3]
     covariance, weights = jnp.asarray(factor @ factor.T) / 5, jnp.array([-0.5, -0.7, 0.5, 0.9])

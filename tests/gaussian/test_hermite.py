@@ -73,7 +73,7 @@ def test_polynomials_are_orthonormal():
 
 
 @pytest.mark.parametrize("variables", [2, 3])
-def test_several_variables_without_kinks(variables):
+def test_coefficients_of_several_variables_are_products_for_a_product(variables):
     """The exponential of a linear form has products of powers."""
     slope = np.array([0.5, -0.3, 0.8])[:variables]
     values = dimfree.hermite_coefficients(lambda z: jnp.exp(jnp.dot(slope, z)), 4, variables=variables)
@@ -83,7 +83,7 @@ def test_several_variables_without_kinks(variables):
     np.testing.assert_allclose(values, np.exp(slope @ slope / 2) * expected, atol=1e-12)
 
 
-def test_kinks_on_the_axes_of_several_variables():
+def test_coefficients_are_right_with_kinks_on_the_axes():
     values = dimfree.hermite_coefficients(lambda z: jnp.abs(z[0]) * z[1], 4, variables=2)
     expected = np.multiply.outer(shifted_abs_coefficients(0.0)[:5], np.arange(5) == 1)
     np.testing.assert_allclose(values, expected, atol=1e-9)
@@ -111,7 +111,7 @@ def test_kinks_elsewhere_have_an_error_that_is_told():
         (lambda z: jnp.sum(z), 7, "at most 6"),
     ],
 )
-def test_refusals(function, variables, message):
+def test_what_has_no_coefficients_is_refused_in_words(function, variables, message):
     with pytest.raises(dimfree.InvalidInput, match=message):
         dimfree.hermite_coefficients(function, 4, variables=variables)
 

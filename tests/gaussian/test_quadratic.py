@@ -44,7 +44,7 @@ def by_quadrature(form, covariance, noise, power):
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.7])
-def test_quartic_moments_against_pairings(noise):
+def test_quartic_moments_are_sums_over_pairings(noise):
     form, covariance = problem(0, 3)
     found = np.asarray(quartic_moments(jnp.asarray(form), jnp.asarray(covariance), noise)[0])
     scale = np.abs(found).max()
@@ -58,7 +58,7 @@ def test_quartic_moments_against_pairings(noise):
 
 @pytest.mark.parametrize("rank", [4, 2])
 @pytest.mark.parametrize("noise", [0.0, 0.7])
-def test_quartic_moments_against_quadrature(noise, rank):
+def test_quartic_moments_are_those_of_quadrature(noise, rank):
     form, covariance = problem(1, 3, rank)
     found = quartic_moments(jnp.asarray(form), jnp.asarray(covariance), noise)
     for power, moment in zip((2, 3, 4), found, strict=True):
@@ -74,7 +74,7 @@ def test_moments_of_one_field_are_double_factorials():
         np.testing.assert_allclose(moment[0, 0, 0, 0], expected, rtol=1e-13)
 
 
-def test_square_against_pairings():
+def test_averages_of_the_square_are_sums_over_pairings():
     _, covariance = problem(2, 4)
     weights = np.array([-0.5, 0.3, 1.0, 0.7])
     width = 2
@@ -97,7 +97,7 @@ def test_square_against_pairings():
         np.testing.assert_allclose(integrals.slopes(matrix, width)[i, j], 4 * covariance[i, j], rtol=1e-14)
 
 
-def test_derivative_of_quartic_moments():
+def test_derivatives_of_quartic_moments_are_those_of_differences():
     form, covariance = problem(3, 3)
     direction = np.diag([0.3, -0.1, 0.2]) + 0.1
 

@@ -254,23 +254,6 @@ def test_derivatives_at_singular_covariances(place):
     assert np.abs(series[2] / 0.01**2).max() > 0.01
 
 
-def test_nodes_that_move_with_the_mean_miss_the_kink():
-    """Differentiating a sum over fixed standard nodes loses the neurons that start to fire."""
-    weights, mean, covariance = _arrays("opposite signs")
-    nodes, rule = dimfree.GaussHermite(64).points(2)
-    factor = jnp.linalg.cholesky(covariance)
-
-    def by_nodes(center):
-        fields = center + nodes @ factor.T
-        slope = jax.nn.sigmoid(jax.nn.relu(fields) @ weights) - 1
-        return jnp.asarray(rule) @ (jnp.where(fields > 0, 1.0, 0.0) * slope[:, None])
-
-    values = _averages("cross-entropy", jnp.ones(()), weights, mean, covariance)[1:3]
-    slopes = _jacobian(_vector("opposite signs"))[1:3, 2:4]
-    np.testing.assert_allclose(by_nodes(mean), values, atol=0.02)
-    assert np.abs(jax.jacfwd(by_nodes)(mean) - slopes).max() > 0.1
-
-
 # The mixture that these averages serve.
 
 SGD = dimfree.OnlineSGD(learning_rate=1.5, ridge=0.1, readout_rate=0.7)

@@ -1,9 +1,6 @@
 """At the edge of what is valid: a finite number that an independent calculation confirms, or a refusal in words."""
 
 import contextlib
-import subprocess
-import sys
-import textwrap
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +12,7 @@ from hypothesis import strategies as st
 
 import dimfree
 from dimfree import InvalidInput, OnlineSGD, Outcome, PhaseRetrieval, State, TwoLayer
+from processes import printed_by
 
 KEY = jax.random.key(0)
 SPHERE, FREE = OnlineSGD(0.1, sphere=True), OnlineSGD(0.1)
@@ -110,7 +108,7 @@ def test_repeated_students_move_as_one():
 
 
 @pytest.mark.parametrize(("p", "activation"), [(1, "erf"), (64, "square"), (64, "erf")])
-def test_narrow_and_wide(p, activation):
+def test_the_teacher_in_every_neuron_has_no_gradient_at_any_width(p, activation):
     """From the teacher itself, in every neuron, with no noise: no gradient, whatever the width."""
     problem, sgd = TwoLayer(p, 1, activation), OnlineSGD(0.1)
     start = State(Q=jnp.ones((p, p)), M=jnp.ones((p, 1)))
@@ -271,22 +269,20 @@ def test_gradients_are_those_of_finite_differences(name):
 # Other precisions and devices, each in a process of its own: JAX decides both once.
 
 _ELSEWHERE = """
-    import os, sys
-    os.environ["JAX_ENABLE_X64"], os.environ["XLA_FLAGS"] = sys.argv[1], sys.argv[2]
-    import jax, numpy as np, dimfree
-    problem, sgd = dimfree.TwoLayer(2, 1, "erf", noise=0.1), dimfree.OnlineSGD(0.5)
-    start = dimfree.State(Q=[[1.0, 0.0], [0.0, 1.0]], M=[[0.2], [-0.1]])
-    solved = dimfree.solve(dimfree.ode(problem, sgd), start, np.array([0.0, 5.0, 10.0]))
-    ran = dimfree.simulate(problem, sgd, start, 50, np.array([0.0, 2.0]), runs=8, key=jax.random.key(0))
-    numbers = [*np.ravel(solved.risk), *np.ravel(solved.state.Q), *np.ravel(ran.risk)]
-    print(solved.risk.dtype, jax.device_count(), *(repr(float(number)) for number in numbers))
+import os, sys
+os.environ["JAX_ENABLE_X64"], os.environ["XLA_FLAGS"] = sys.argv[1], sys.argv[2]
+import jax, numpy as np, dimfree
+problem, sgd = dimfree.TwoLayer(2, 1, "erf", noise=0.1), dimfree.OnlineSGD(0.5)
+start = dimfree.State(Q=[[1.0, 0.0], [0.0, 1.0]], M=[[0.2], [-0.1]])
+solved = dimfree.solve(dimfree.ode(problem, sgd), start, np.array([0.0, 5.0, 10.0]))
+ran = dimfree.simulate(problem, sgd, start, 50, np.array([0.0, 2.0]), runs=8, key=jax.random.key(0))
+numbers = [*np.ravel(solved.risk), *np.ravel(solved.state.Q), *np.ravel(ran.risk)]
+print(solved.risk.dtype, jax.device_count(), *(repr(float(number)) for number in numbers))
 """
 
 
 def _elsewhere(x64: str, flags: str = "") -> tuple[str, int, np.ndarray]:
-    command = [sys.executable, "-c", textwrap.dedent(_ELSEWHERE), x64, flags]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True)
-    kind, devices, *numbers = shown.stdout.split()
+    kind, devices, *numbers = printed_by(_ELSEWHERE, x64, flags).split()
     return kind, int(devices), np.array([float(number) for number in numbers])
 
 

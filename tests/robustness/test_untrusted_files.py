@@ -160,6 +160,14 @@ def test_what_pyyaml_trips_over_is_refused_in_words(text, path):
             reader(path)
 
 
+@pytest.mark.parametrize("text", ["- 1", "3", "a word"])
+def test_what_names_nothing_is_refused_in_words(text, path):
+    path.write_text(text)
+    for reader, words in ((dimfree.Study.load, "names and values"), (statement._read, "does not state a problem")):
+        with pytest.raises(InvalidInput, match=words):
+            reader(path)
+
+
 def test_a_bomb_of_aliases_is_refused_at_once(path):
     levels = "".join(f"l{i + 1}: &l{i + 1} [{', '.join([f'*l{i}'] * 9)}]\n" for i in range(9))
     path.write_text("l0: &l0 [boom, boom, boom]\n" + levels)

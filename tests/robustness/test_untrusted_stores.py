@@ -12,11 +12,10 @@ import pytest
 from fuzzing import fuzz
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import dimfree
+from commands import call
 from dimfree import InvalidInput
-from dimfree.cli import app
 from dimfree.explorer import views
 from dimfree.explorer.settings import Settings
 from dimfree.studies.opening import loaded
@@ -59,7 +58,6 @@ def edit(store: pathlib.Path, name: str, **changes) -> None:
     path.write_text(json.dumps(data))
 
 
-TIMES = {"name": "numpy.datetime64", "configuration": {"unit": "s", "scale_factor": 1}}
 METADATA = {
     "smaller": {"shape": [2, 2]},
     "one axis": {"shape": [12]},
@@ -153,12 +151,8 @@ def test_a_manifest_that_does_not_fit_is_refused(name, store):
 CHUNK = f"{ARRAYS}/risk/c/0/0"
 
 
-def _cut(content: bytes) -> bytes:
-    return content[:-3]
-
-
 CHUNKS = {
-    "cut": _cut,
+    "cut": lambda content: content[:-3],
     "empty": lambda content: b"",
     "garbage": lambda content: bytes(byte ^ 255 for byte in content),
     "doubled": lambda content: 2 * content,
@@ -171,7 +165,7 @@ def test_a_damaged_chunk_is_said_by_every_face(name, store):
     (store / CHUNK).write_bytes(CHUNKS[name]((store / CHUNK).read_bytes()))
     with pytest.raises(InvalidInput, match="cannot be read"):
         read(store)
-    shown = CliRunner().invoke(app, ["study", "show", str(store), "--plot", str(store / "picture.png")])
+    shown = call("study", "show", str(store), "--plot", str(store / "picture.png"))
     assert shown.exit_code == 2
     assert "cannot be read" in shown.stderr
     with pytest.raises(InvalidInput, match="cannot be read"):
@@ -230,7 +224,7 @@ def test_an_older_format_that_can_hold_pickles_is_not_read(store, tmp_path):
 @pytest.mark.parametrize("title", [r"$\frac{$", "5 $ a piece", "$$", r"\input{/etc/passwd}", "<script>"])
 def test_any_title_is_drawn(title, store, tmp_path):
     edit(store, "manifest.json", study__title=title)
-    shown = CliRunner().invoke(app, ["study", "show", str(store), "--plot", str(tmp_path / "picture.png")])
+    shown = call("study", "show", str(store), "--plot", str(tmp_path / "picture.png"))
     assert shown.exit_code == 0, shown.stderr
 
 

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import jax
 import numpy as np
@@ -14,6 +12,7 @@ from dimfree.studies.cells import Layout, cells_in_full_task
 from dimfree.studies.computations import cell_keys, compute
 from dimfree.studies.description import Description, checked
 from dimfree.studies.quantities import averages, fraction
+from processes import printed_by
 
 AXES = {"algorithm.learning_rate": [0.05, 0.12], "problem.noise": [0, 1.5]}
 
@@ -211,16 +210,6 @@ found, _ = compute(description, Layout(description).task(0), size=4)
 print(json.dumps({{name: values.tolist() for name, values in found.items()}}))
 """
     text = json.dumps(study().to_dict())
-    one, four = (
-        json.loads(
-            subprocess.run(
-                [sys.executable, "-c", code.format(devices=devices, text=text)],
-                check=True,
-                capture_output=True,
-                text=True,
-            ).stdout
-        )
-        for devices in (1, 4)
-    )
+    one, four = (json.loads(printed_by(code.format(devices=devices, text=text))) for devices in (1, 4))
     for name in one:
         np.testing.assert_allclose(one[name], four[name], rtol=1e-12)
