@@ -262,7 +262,7 @@ def _zoom() -> tuple[Claim, ...]:
         Claim(
             "App. F.1, (62) at gamma = 0",
             "At q = rho = 1 they are the covariance of the increments for vanishing learning rate.",
-            diffusion(1.0, m, 1.0, noise),
+            np.array(diffusion(1.0, m, 1.0, noise)),
             unit[[0, 0, 1], [0, 1, 1]],
             1e-6,
             remark="At learning rate 1e-9.",
