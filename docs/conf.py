@@ -3,7 +3,11 @@
 import importlib.metadata
 import os
 import sys
+import tempfile
+import uuid
 from pathlib import Path
+
+import nbclient
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -40,6 +44,20 @@ html_theme_options = {
 }
 html_show_sourcelink = False
 toc_object_entries = False  # each public name has a heading of its own
+
+
+_make_manager = nbclient.NotebookClient.create_kernel_manager
+
+
+def _manager_with_sockets(client):
+    """Kernels of pages that are run side by side looked for free ports, and two of them could find the same."""
+    manager = _make_manager(client)
+    manager.transport = "ipc"
+    manager.connection_file = str(Path(tempfile.gettempdir()) / f"kernel-{uuid.uuid4()}.json")
+    return manager
+
+
+nbclient.NotebookClient.create_kernel_manager = _manager_with_sockets
 
 
 def _spread(app, env, docnames):
