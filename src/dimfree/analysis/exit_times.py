@@ -296,7 +296,7 @@ def random_starts(
 
 def deterministic_exits(limit: MeanLimit, starts: State, horizon: float | Array, stop: Callable) -> np.ndarray:
     """When the ODE from each start reaches the event; infinite where it does not by `horizon`."""
-    return np.asarray(_ode_exits(limit, starts, jnp.asarray(horizon, float), stop)[0])
+    return np.asarray(_ode_exits(limit, starts, horizon, stop)[0])
 
 
 def dressed_exits(
@@ -310,18 +310,23 @@ def dressed_exits(
     noisy = linear_noise(limit.problem, limit.algorithm, d, limit.rule)
     covariance = solve(noisy, centre(limit.problem), np.array([0.0, noise_at])).covariance
     assert covariance is not None
-    early, at_noise = _ode_exits(limit, starts, jnp.asarray(noise_at, float), stop)
+    early, at_noise = _ode_exits(limit, starts, noise_at, stop)
     values, directions = jnp.linalg.eigh(covariance[-1])
     coordinates = limit.coordinates
     normals = jax.random.normal(key, (starts.Q.shape[0], values.shape[0]))
     vectors = coordinates.pack(at_noise) + (normals * jnp.sqrt(jnp.maximum(values, 0.0))) @ directions.T
     later = MeanLimit(limit.problem, _later(limit.algorithm, noise_at), limit.rule, limit.second_order)
-    late, _ = _ode_exits(later, coordinates.unpack(vectors, at_noise), jnp.asarray(horizon - noise_at, float), stop)
+    late, _ = _ode_exits(later, coordinates.unpack(vectors, at_noise), horizon - noise_at, stop)
     return np.asarray(jnp.where(jnp.isfinite(early), early, noise_at + late))
 
 
+def _ode_exits(limit: MeanLimit, starts: State, horizon: float | Array, stop):
+    # An array of one type however it was computed: a number, or one of a weak type, would be compiled anew.
+    return _solve_to_exits(limit, starts, jnp.asarray(horizon, float), stop)
+
+
 @eqx.filter_jit
-def _ode_exits(limit: MeanLimit, starts: State, horizon: Float[Array, ""], stop):
+def _solve_to_exits(limit: MeanLimit, starts: State, horizon: Float[Array, ""], stop):
     def one(start):
         trajectory = solve(limit, start, jnp.stack([jnp.zeros(()), horizon]), stop=stop)
         return exits_of(trajectory), trajectory.final

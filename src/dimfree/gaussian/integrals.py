@@ -58,7 +58,7 @@ def map_pairs(function: Callable[[Array, Array], Array], width: int, numbers: in
     """
     rows, columns = (jnp.asarray(index) for index in np.triu_indices(width))
     batch = max(1, 2**19 // numbers)
-    # Recomputing in reverse mode keeps the memory bounded there too.
+    # Of several batches, recomputing keeps the memory bounded in reverse mode too.
     evaluated = function if len(rows) <= batch else jax.checkpoint(function)
     values = map_in_batches(lambda pair: evaluated(*pair), (rows, columns), batch)
     position = np.zeros((width, width), dtype=np.int32)

@@ -266,8 +266,9 @@ class Process(eqx.Module):
         row = self._move_weights(kernels, paths, k, impulse, memory, correlation)
         overlap = (kernels.overlap[k] + row.overlap) / 2
         # Thermal noise within a step averages out: what it does to the forces of a path is no error.
-        shake = jnp.minimum(row.factor[k + 1], jnp.sqrt(self._thermal(k))) * paths.normals[k + 1]
-        bend = self._bend(paths, overlap, left, right, field - shake) if self.flow else jnp.zeros(())
+        calm = field - jnp.minimum(row.factor[k + 1], jnp.sqrt(self._thermal(k))) * paths.normals[k + 1]
+        calm_impulse = left_impulse + right * self._force(calm, paths, row.overlap)[0]
+        bend = self._bend(paths, overlap, left, right, calm, calm_impulse) if self.flow else jnp.zeros(())
         paths = dataclasses.replace(
             paths,
             field=field,
@@ -290,9 +291,8 @@ class Process(eqx.Module):
         start, end = (_along(tangent, paths, at) for tangent, at in ((paths.tangent, k), (ending, k + 1)))
         return impulse, self._memory(paths, k, left_slope, right_slope, ending), left_slope * start + right_slope * end
 
-    def _bend(self, paths: Paths, overlap, left, right, field) -> Float[Array, ""]:
+    def _bend(self, paths: Paths, overlap, left, right, field, impulse) -> Float[Array, ""]:
         share = left + right
-        impulse = left * self._force(paths.field, paths, overlap)[0] + right * self._force(field, paths, overlap)[0]
         late = jnp.where(share > 0, right / jnp.where(share > 0, share, 1.0), 0.5)
         halfway = self._force(paths.field + late * (field - paths.field), paths, overlap)[0]
         return jnp.sqrt(self.samples * _mean((impulse - share * halfway) ** 2, paths))
