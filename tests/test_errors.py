@@ -79,6 +79,10 @@ BAD = {
         lambda: dimfree.check(PROBLEM, dimfree.OnlineSGD(100.0)),
         "The limit diverges at alpha.*smaller learning rate",
     ),
+    "check of what does not move": (
+        lambda: dimfree.check(PROBLEM, dimfree.OnlineSGD(0.0)),
+        "does not move from its start.*learning rate that is not zero",
+    ),
     "loss of a field that is not there": (
         lambda: own_loss(lambda student, teacher, noise, readout: student[0] * teacher[3]),
         "loss reads a field that is not there: index 3",

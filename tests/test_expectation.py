@@ -177,7 +177,7 @@ def test_error_estimate_is_of_the_size_of_the_error():
         dimfree.random_state(dimfree.TwoLayer(2, 2, "erf"), d=6, key=jax.random.key(0)),
     )
     exact = dimfree.ode(problem, algorithm).drift(0.0, start)
-    for rule in (dimfree.Sobol(2**10), dimfree.Sobol(2**14), dimfree.GaussHermite(8)):
+    for rule in (dimfree.Sobol(2**10), dimfree.Sobol(2**14), dimfree.GaussHermite(8), dimfree.GaussHermite(1)):
         limit = dimfree.ode(problem, algorithm, rule)
         drift = limit.drift(0.0, start)
         error = max(float(jnp.abs(drift.Q - exact.Q).max()), float(jnp.abs(drift.M - exact.M).max()))

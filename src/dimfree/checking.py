@@ -125,7 +125,7 @@ def check(
         start = _generic_start(problem)
     if alpha is None:
         rate = algorithm.learning_rate
-        alpha = 2.0 if isinstance(rate, Schedule) else float(np.clip(0.5 / np.asarray(rate), 0.5, 5.0))
+        alpha = 2.0 if isinstance(rate, Schedule) else float(0.5 / np.clip(np.asarray(rate), 0.1, 1.0))
     positive_number(alpha, "alpha", meaning=" (samples per dimension)")
     times = np.linspace(0.0, alpha, _TIMES)
     theory = solve(limit, start, times)
@@ -133,6 +133,11 @@ def check(
         raise InvalidInput(
             f"The limit diverges at alpha = {float(theory.stopped_at):.3g}: there is nothing to compare. Take a "
             "smaller learning rate, or a smaller alpha."
+        )
+    if jax.tree.all(jax.tree.map(lambda path: bool(np.all(path == path[0])), theory.state)):
+        raise InvalidInput(
+            f"The limit does not move from its start up to alpha = {alpha:g}: there is nothing to compare. Give a "
+            f"learning rate that is not zero (it is {algorithm.learning_rate}), or another start."
         )
     moving = {"Q": not (algorithm.sphere and problem.width == 1), "M": True, "readout": limit.coordinates.readout_size}
     names = [name for name, moves in moving.items() if moves]

@@ -37,8 +37,8 @@ class GaussHermite(eqx.Module):
         return _hermite(self.nodes, dimension)
 
     def companion(self) -> "GaussHermite":
-        """A coarser rule: the difference between the two estimates the error."""
-        return GaussHermite(max(1, self.nodes - max(1, self.nodes // 4)))
+        """A coarser rule, where there is one: the difference between the two estimates the error."""
+        return GaussHermite(2 if self.nodes == 1 else self.nodes - max(1, self.nodes // 4))
 
 
 class Sobol(eqx.Module):
