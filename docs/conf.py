@@ -1,5 +1,6 @@
 """Sphinx configuration. Build with `sphinx-build -W --keep-going -b html docs docs/_build/html`."""
 
+import importlib
 import importlib.metadata
 import os
 import sys
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import nbclient
 
-sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+sys.path[:0] = [str(Path(__file__).parent / "_ext"), str(Path(__file__).parent.parent / "tools")]
+
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.pop("MPLBACKEND", None)  # a backend from outside would keep figures out of the pages
+importlib.import_module("fast_compilation").compile_fast()
 
 project = "dimfree"
 author = "The dimfree developers"

@@ -3,8 +3,6 @@
 import gc
 import os
 import pathlib
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -15,6 +13,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 import jax
 import pytest
+from fast_compilation import compile_fast
 from jaxtyping import install_import_hook
 
 install_import_hook("dimfree", "typechecker.typecheck")
@@ -22,7 +21,6 @@ install_import_hook("dimfree", "typechecker.typecheck")
 # Most tests compile longer than they run, and take a quarter less time with programs that are hardly optimised. Not so
 # these, nor the slow ones.
 MOSTLY_RUNNING = {"test_exit_times", "test_fluctuations", "test_square"}
-FAST_COMPILATION = "--xla_cpu_use_fusion_emitters=false"  # XLA's older way to write loops compiles in half the time
 
 
 def is_fast_suite(config: pytest.Config) -> bool:
@@ -30,15 +28,8 @@ def is_fast_suite(config: pytest.Config) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Before anything is compiled, for XLA reads its flags once; processes that are started later inherit them."""
-    flags = os.environ.get("XLA_FLAGS", "")
-    if not is_fast_suite(config) or FAST_COMPILATION in flags:
-        return
-    flags = f"{flags} {FAST_COMPILATION}".strip()
-    # XLA ends a process that gives it a flag of another version.
-    known = subprocess.run([sys.executable, "-c", "import jax; jax.devices()"], env=os.environ | {"XLA_FLAGS": flags})
-    if known.returncode == 0:
-        os.environ["XLA_FLAGS"] = flags
+    if is_fast_suite(config):
+        compile_fast()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -55,10 +55,10 @@ def test_empirical_variance_is_the_linear_noise_prediction(name):
 
 
 @pytest.mark.parametrize("name", ["phase retrieval, free", "spiked tensor of order 3, batch"])
-def test_variances_are_predicted_within_an_eighth(name):
-    """The same with fewer runs: standard error 2.6%, bias of order 1/d; a false alarm once in 10^4."""
-    ratio, _, _ = variance_ratio(*CASES[name], d=1600, runs=3_000)
-    assert np.all(np.abs(ratio - 1) < 0.12), ratio
+def test_variances_are_predicted_within_a_twelfth(name):
+    """The same at d = 400, with fewer runs: standard error 1.6%, bias of order 1/d; a false alarm once in 10^4."""
+    ratio, _, _ = variance_ratio(*CASES[name], d=400, runs=8_000)
+    assert np.all(np.abs(ratio - 1) < 0.08), ratio
 
 
 def test_diffusion_has_the_mean_and_variance_of_the_simulation():
