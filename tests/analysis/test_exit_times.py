@@ -144,7 +144,7 @@ def test_dressed_starts_give_the_simulated_exit_time_and_bare_ones_do_not(sde):
     """
     problem, algorithm = network(1, 1, 0.0, sphere=True, rate=1 / 12)
     methods = METHODS if sde else [name for name in METHODS if name != "sde"]
-    times = exit_time(problem, algorithm, d=2_000, runs=800, key=jax.random.key(5), methods=methods)
+    times = exit_time(problem, algorithm, d=1_000, runs=800, key=jax.random.key(5), methods=methods)
     simulated = times.simulated
     for name in ("dressed", "sde")[: 1 + sde]:
         estimate = getattr(times, name)
