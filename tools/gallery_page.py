@@ -1,7 +1,8 @@
-"""Write docs/gallery.md: every published figure that the library reproduces, drawn at quick size, with its verdicts.
+"""Write docs/gallery.md: every published figure that the library reproduces, drawn, with its verdicts.
 
 python tools/gallery_page.py                        # every figure that is not there yet; an hour on a busy core
 python tools/gallery_page.py bocchi2026 mignacco2021/fig5      # these, again
+python tools/gallery_page.py --full mignacco2021/fig2          # these at full size, up to an hour each
 python tools/gallery_page.py --page                 # the page alone, from what is there
 
 A picture that exists is not drawn again, so that the tool can be stopped at any time and taken up later. Verdicts are
@@ -21,6 +22,7 @@ from PIL import Image
 
 from dimfree.citations import reference
 from dimfree.papers import PAPERS, find, reproduce
+from dimfree.papers.paper import Size
 
 matplotlib.use("Agg")
 
@@ -32,9 +34,10 @@ HEAD = """# Gallery: published figures, drawn again
 
 Every figure below is one function of the library. It computes the data anew, draws them, and compares what the
 publication says of the figure with what comes out: a claim *agrees* within a stated tolerance, is a *misprint* where it
-does not but its correction does, and *differs* otherwise. Pictures here are at quick size (fewer runs, lower dimension
-than in the publication); `--size full` takes the publication's own. In Python,
-`dimfree.reproduce("bocchi2026", "fig6")` gives the data as an xarray Dataset, the Matplotlib figure and the claims.
+does not but its correction does, and *differs* otherwise. Pictures are at quick size (fewer runs, lower dimension than
+in the publication) where the command beside them does not say `--size full`, which takes the publication's own, or the
+largest that two cores do in an hour. In Python, `dimfree.reproduce("bocchi2026", "fig6")` gives the data as an xarray
+Dataset, the Matplotlib figure and the claims.
 [](papers.md) has the numbered statements of the same publications. `tools/gallery_page.py` writes this page.
 
 """
@@ -49,10 +52,10 @@ def picture_of(name: str) -> Path:
     return PICTURES / f"{name.replace('/', '_')}.webp"
 
 
-def draw(paper: str, figure: str) -> dict:
+def draw(paper: str, figure: str, size: Size) -> dict:
     """Make one figure; its picture goes to its file, the rest is returned."""
     began = time.perf_counter()
-    made = reproduce(paper, figure, "quick")
+    made = reproduce(paper, figure, size)
     seconds = time.perf_counter() - began
     drawn = io.BytesIO()
     made.picture.savefig(drawn, dpi=140, bbox_inches="tight", facecolor="white")
@@ -67,7 +70,7 @@ def draw(paper: str, figure: str) -> dict:
         | ({"correction": claim.correction} if claim.correction else {})
         for claim in made.claims
     ]
-    return {"seconds": round(seconds, 1), "claims": claims}
+    return {"size": size, "seconds": round(seconds, 1), "claims": claims}
 
 
 def counted(claims: list[dict]) -> str:
@@ -79,12 +82,15 @@ def counted(claims: list[dict]) -> str:
 def section(paper: str, figure: str, title: str, known: dict) -> str:
     claims = known["claims"]
     verdicts = f"{len(claims)} claim{'s' * (len(claims) != 1)}: {counted(claims)}" if claims else "no claim"
+    full = known.get("size") == "full"
+    command = f"`dimfree reproduce {paper} {figure}{' --size full' * full}`"
+    cost = f" ({max(1, round(known['seconds'] / 60))} minutes on two cores)" * full
     lines = [
         f"### {figure}: {title}",
         "",
         f"![{paper}, {figure}: {title}](images/gallery/{picture_of(f'{paper}/{figure}').name})",
         "",
-        f"{verdicts}. `dimfree reproduce {paper} {figure}`",
+        f"{verdicts}. {command}{cost}",
         "",
     ]
     for claim in claims:
@@ -119,7 +125,7 @@ def main(*names: str) -> None:
             there = name in known and picture_of(name).exists()
             if "--page" in names or (names and not asked) or (there and not asked):
                 continue
-            known[name] = draw(paper.name, figure.name)
+            known[name] = draw(paper.name, figure.name, "full" if "--full" in names else "quick")
             RECORD.write_text(json.dumps(known, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
             size = picture_of(name).stat().st_size / 1024
             print(f"{name}: {known[name]['seconds']:.0f} s, {size:.0f} kB", flush=True)

@@ -129,6 +129,22 @@ def test_the_overlap_by_the_spectrum_is_that_of_a_large_matrix():
     np.testing.assert_allclose(equations.over_spectrum(lambda s: s**2, 2.0), 6.0, rtol=1e-8)
 
 
+@pytest.mark.parametrize(("law", "verdict"), [(lambda d: 20 * np.log(d), "agrees"), (lambda d: d, "differs")])
+def test_a_logarithm_is_told_from_a_power_where_some_runs_do_not_recover(law, verdict):
+    """Times with a spread of 20%; a fifth of the runs does not recover. From d = 10 to 1000 the logarithm triples."""
+    draws = np.random.default_rng(0)
+    plans = tuple(conventions.Plan(d, 256, 64, 0.02, 1_000.0) for d in (10, 30, 100, 1_000))
+    times = [law(plan.d) * draws.lognormal(0.0, 0.2, plan.runs) for plan in plans]
+    for each in times:
+        each[draws.random(each.size) < 0.2] = np.inf
+    claim = random_starts._growth(plans, times, np.array([np.mean(np.isfinite(each)) for each in times]))
+    assert claim.verdict == verdict
+    quantile, error = random_starts._quantile(times[0], 64, 0.4)
+    # The median of those that recover; the error of a quantile of 256 draws: 0.2 (0.4 0.6 / 256)^(1/2) / density.
+    np.testing.assert_allclose(quantile, law(10), rtol=0.06)
+    np.testing.assert_allclose(error, 0.2 * law(10) * (0.24 / 256) ** 0.5 / (0.8 * 0.399), rtol=0.4)
+
+
 def test_draws_with_replacement_have_a_binomial_number():
     """Eq. (6): mean l and variance l (1 - 1/M) of how often a sample is drawn; four standard errors."""
     samples, trials = 50, 4_000

@@ -32,6 +32,7 @@ def loss_inset(axes: "matplotlib.axes.Axes", place: tuple[float, float, float, f
     inset.set(xscale="log", yscale="log")
     inset.set_title("training loss", fontsize=7, pad=2)
     inset.tick_params(labelsize=6)
+    inset.yaxis.set_minor_formatter("")  # within a decade there would be labels between the powers of ten, too wide
     return inset
 
 
