@@ -46,7 +46,7 @@ def theory(case: str) -> tuple[np.ndarray, np.ndarray, int]:
     overlap, make = CASES[case]
     start = dimfree.State(Q=[[1.0]], M=[[overlap]])
     found = dimfree.dmft(
-        LOSS, make(0.01), start, TIMES[-1], key=jax.random.key(0), target_error=0.005, most_populations=32
+        LOSS, make(0.01), start, TIMES[-1], key=jax.random.key(0), target_error=0.005, most_populations=12
     )
     at = [np.interp(TIMES, found.time, each) for each in (found.mean.M[:, 0, 0], found.standard_error["M"])]
     return at[0], at[1], found.trajectory.runs or 0

@@ -49,11 +49,12 @@ def small_paper(monkeypatch):
     monkeypatch.setattr(dimfree.papers, "PAPERS", ("small2020", "arnaboldi2023"))
 
 
-def test_a_figure_is_drawn_and_written(tmp_path):
-    result = reproduce("small2020", "fig1", "--output", str(tmp_path))
+def test_a_figure_is_drawn_and_written_to_a_directory_that_may_be_new(tmp_path):
+    output = tmp_path / "figures" / "small"
+    result = reproduce("small2020", "fig1", "--output", str(output))
     assert result.exit_code == 0, result.output
-    assert (tmp_path / "small2020_fig1.png").stat().st_size > 2_000
-    with xarray.open_dataset(tmp_path / "small2020_fig1.nc", engine="scipy") as data:
+    assert (output / "small2020_fig1.png").stat().st_size > 2_000
+    with xarray.open_dataset(output / "small2020_fig1.nc", engine="scipy") as data:
         assert data["values"].values.tolist() == [0, 1, 2]
     assert "eq. (1)" in result.stdout
     assert "eq. (2)" not in result.stdout
@@ -125,7 +126,7 @@ def test_the_list_has_every_figure_of_every_paper():
         (["nobody1999", "--list"], "'nobody1999'"),
         (["small2020", "fig9"], "'fig9'"),
         (["small2020", "fig1", "--size", "huge"], "huge"),
-        (["small2020", "fig1", "--output", "no_such_directory"], "no_such_directory"),
+        (["small2020", "fig1", "--output", __file__], "that is a file"),
     ],
 )
 def test_mistakes_are_one_message_with_exit_code_2(arguments, words):

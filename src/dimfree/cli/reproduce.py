@@ -83,8 +83,8 @@ def reproduce(
 def _draw(paper: str, figure: str, size: Literal["quick", "full"], output: Path, as_json: bool) -> None:
     from .. import papers
 
-    if not output.is_dir():
-        raise invalid(f"--output {output} was given, but there is no such directory.")
+    _check_directory("--output", output)
+    output.mkdir(parents=True, exist_ok=True)  # now: a figure may take an hour
     if size == "full":
         words = inspect.getdoc(papers.find(paper).figure(figure).make) or ""
         typer.echo(f"{paper} {figure} at full size. {words}\n", err=True)
@@ -97,13 +97,17 @@ def _draw(paper: str, figure: str, size: Literal["quick", "full"], output: Path,
     _print_result(made.claims, as_json, paper=paper, figure=figure, size=size, picture=str(picture), data=str(data))
 
 
+def _check_directory(option: str, path: Path) -> None:
+    if path.exists() and not path.is_dir():
+        raise invalid(f"{option} {path} was given, but that is a file; give a directory.")
+
+
 def _report(
     directory: Path, names: tuple[str, ...], figure: str | None, size: Literal["quick", "full"], as_json: bool
 ) -> None:
     from ..papers.report import parts, write_report
 
-    if directory.exists() and not directory.is_dir():
-        raise invalid(f"--report {directory} was given, but that is a file; give a directory.")
+    _check_directory("--report", directory)
     wanted = parts(names, figure)
 
     def tell(number: int, part: "Part", words: str) -> None:
