@@ -28,7 +28,8 @@ class ExitFormulas:
     $\frac{\mu d}{n D} {}_2F_2(1, 1; 1 + \tfrac n2, 2; -\frac{\omega \mu d}{D})$, D the noise of an entry of M.
 
     They hold to leading order in 1/d and in the threshold; the deviation at a threshold of 0.1 is a few percent, which
-    the ODE from dressed starts does not have.
+    the ODE from dressed starts does not have. Where they are negative the start, or what noise adds to it, is past the
+    level already: d is too small, or the growth rate too close to zero, for there to be a plateau.
 
     Arnaboldi et al. 2023, eqs. (22), (23), (28), (59), with any k and without the sphere; there the noise is left out.
     """
