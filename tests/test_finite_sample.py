@@ -15,7 +15,7 @@ import scipy.stats
 import dimfree
 from dimfree import InvalidInput, Outcome, State
 from dimfree.algorithms import GradientDescent, Langevin, MultiPassSGD, PersistentSGD
-from dimfree.simulation import finite_sample, simulate_reused
+from dimfree.simulation import finite_sample, frozen_data, simulate_reused
 from dimfree.simulation.devices import parts_for
 from dimfree.simulation.frozen_data import FrozenData
 from dimfree.simulation.reused_loop import Job, Runs, begin
@@ -153,6 +153,28 @@ def test_gradient_descent_on_a_quadratic_loss_is_a_power_of_a_matrix(dtype, tole
         np.testing.assert_allclose(runs.state.Q[0, index, 0, 0], w @ w / d, atol=tolerance)
         loss = np.mean((X @ w / d**0.5 - labels) ** 2) / 2
         np.testing.assert_allclose(runs.training_loss[0, index], loss, atol=tolerance)
+
+
+def test_single_precision_decides_no_run_differently(monkeypatch):
+    """On the same data and batches, in a rough landscape, where a third to two thirds of the runs recover.
+
+    The inputs of both are drawn in single precision; a difference of rounding grows to 1e-5 at most by t = 1.
+    """
+    draw = frozen_data._inputs
+    monkeypatch.setattr(
+        frozen_data, "_inputs", lambda key, number, rows, d, dtype: draw(key, number, rows, d, "float32").astype(dtype)
+    )
+    start, sgd = State(Q=[[1.0]], M=[[0.2]]), PersistentSGD(0.02, 3.0, 0.5, 1.0, sphere=True)
+    jax.clear_caches()  # of programs that draw otherwise
+    single, double = (
+        simulate_reused(PHASE, sgd, start, 60, [0.0, 1.0, 60.0], runs=32, datasets=8, key=KEY, dtype=dtype)
+        for dtype in ("float32", "float64")
+    )
+    jax.clear_caches()
+    np.testing.assert_allclose(single.state.M[:, 1], double.state.M[:, 1], atol=1e-5)
+    recovered = np.asarray(double.training_loss)[:, -1] < 1e-7
+    assert 0.2 < recovered.mean() < 0.9
+    np.testing.assert_array_equal(np.asarray(single.training_loss)[:, -1] < 1e-7, recovered)
 
 
 def test_langevin_reaches_the_gaussian_equilibrium():
