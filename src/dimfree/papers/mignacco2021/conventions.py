@@ -29,6 +29,7 @@ SAMPLES, START, BATCH_FRACTION, PERSISTENCE = 3.0, 0.2, 0.5, 1.0
 SETTING = f"M/d = {SAMPLES:g}, $m_0$ = {START:g}"
 RECOVERED = 1e-7  # training loss below which a run has found the signal, as in the source
 AT_SIGNAL = 0.99  # overlap of a run that has
+_LONG = 1e13  # flop, minutes: it says what it will cost and shows how far it is
 COLOURS = {"GD": RED, "SGD": GREEN, "persistent SGD": BLUE}
 LINES = {"GD": "-", "SGD": ":", "persistent SGD": "--"}
 
@@ -95,16 +96,19 @@ class Measured:
 
 def measure(plan: Plan, algorithm: ReusedData, start: State, *, seed: int, times: np.ndarray | None = None) -> Measured:
     """Runs of an algorithm in single precision; those of the same seed and plan share data and starts."""
+    times = plan.times() if times is None else times
+    steps = times[-1] / float(algorithm.learning_rate)
     runs = simulate_reused(
         PHASE,
         algorithm,
         start,
         plan.d,
-        plan.times() if times is None else times,
+        times,
         runs=plan.runs,
         datasets=plan.datasets,
         key=jax.random.key(seed),
         dtype=jnp.float32,
+        progress=bool(4 * plan.runs * SAMPLES * plan.d**2 * steps > _LONG),
     )
     kept = np.asarray(runs.outcome) == Outcome.COMPLETED
     assert runs.training_loss is not None
