@@ -3,6 +3,7 @@
 import functools
 
 import numpy as np
+from scipy import stats
 
 from ..claims import Claim
 from ..look import in_style, panels, shades
@@ -83,13 +84,18 @@ def _fig2_claims(found: dict[str, Measured], plan: Plan, size: Size) -> tuple[Cl
         for name, printed in _PRINTED.items():
             # That of the source's 500 runs, and never less than that of a fraction so close to 0 or 1.
             floor = (printed * (1 - printed) * (1 / plan.runs + 1 / 500)) ** 0.5
-            binomial = (share[name] * (1 - share[name]) / plan.runs) ** 0.5
+            found_it = int(np.sum(found[name].recovered))
+            interval = stats.binomtest(found_it, found[name].recovered.size).proportion_ci(method="wilson")
             remark = (
-                f"Printed {printed:.2f}, here {share[name]:.3f} +- {binomial:.3f} (binomial), {error[name]:.3f} over "
-                f"datasets; {plan.runs} runs on {plan.datasets}. Tolerance: three standard errors of both."
+                f"Printed {printed:.2f}; here {found_it} of {found[name].recovered.size}, 95% interval "
+                f"{interval.low:.3f} to {interval.high:.3f} ({plan.datasets} datasets, standard error over them "
+                f"{error[name]:.3f}). Tolerance: three standard errors of both."
             )
             if name == "SGD":
-                remark += " Each sample with probability 1/2; with replacement, as in the source, more runs recover."
+                remark += (
+                    " Each sample with probability 1/2; drawn with replacement, as in the source,"
+                    " the noise is twice as large."
+                )
             claims.append(
                 Claim(
                     f"Fig. 2, fraction of {name}",
