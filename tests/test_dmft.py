@@ -10,7 +10,7 @@ from dimfree.algorithms import GradientDescent, Langevin, MultiPassSGD, Persiste
 from dimfree.limits.dmft import Process
 from dimfree.papers.mignacco2021.equations import over_spectrum
 from dimfree.simulation import simulate_reused
-from dimfree.solving import dmft
+from dimfree.solving import dmft, populations
 from dimfree.solving.time_grid import halved, refined
 
 KEY = jax.random.key(0)
@@ -217,6 +217,22 @@ def test_kernels_are_causal_and_the_sphere_is_kept():
     np.testing.assert_allclose(found.correlation, found.correlation.T, atol=1e-12)
     assert np.all(np.triu(found.response) == 0)
     assert np.linalg.eigvalsh(found.correlation).min() > -1e-10
+
+
+def test_room_for_more_steps_is_made_on_the_way(monkeypatch):
+    algorithm = PersistentSGD(0.02, 2.0, batch_fraction=0.5, persistence=1.0, sphere=True)
+
+    def solve():
+        return dmft(QUARTIC, algorithm, start(0.5), 0.22, key=KEY, paths=256, flow=False, most_populations=4)
+
+    at_once = solve()
+    monkeypatch.setattr(populations, "_ROOM", 3)  # 3 steps, 6, then all 11
+    on_the_way = solve()
+    for name in ("correlation", "response", "force_correlation", "memory", "training_loss"):
+        expected = getattr(at_once, name)
+        # Signs and derivatives along them are in single precision.
+        close = 1e-6 * np.abs(expected).max()
+        np.testing.assert_allclose(getattr(on_the_way, name), expected, rtol=0, atol=close, err_msg=name)
 
 
 def test_finished_populations_are_not_done_again(tmp_path):

@@ -29,6 +29,7 @@ _BYTES_OF_A_PATH = 24  # and step: normals and impulses, in single precision the
 _BYTES_OF_A_PAIR = 64  # of steps: the kernels, and what is made of them in a step
 _LEAST_BESIDE = 1e-10  # of the squared norm that must not be along the teacher
 _FEWEST = 4  # populations for each grid, so that there is a spread
+_ROOM = 256  # steps, below which another compilation would cost more than it saves
 _SEGMENT = 16  # steps between two looks at how far it is, when it can also be interrupted
 
 
@@ -246,11 +247,17 @@ def _population(solver: Process, start: State, paths: int, key: PRNGKeyArray, fi
     seed, selection, moves = jax.random.split(key, 3)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(seed)))
     normals = jnp.asarray(sobol_normals(paths, steps + 3, rng).T)
-    population = solver.start(start.Q[0, 0], start.M[0, 0], normals, selection)
-    for first in range(0, steps, _SEGMENT):
-        last = min(first + _SEGMENT, steps)
-        population = solver.advance(population, jnp.asarray(first), jnp.asarray(last), moves)
-        jax.block_until_ready(population.training_loss)
+    population, done = None, 0
+    for size in _sizes(steps):
+        part = dataclasses.replace(solver, times=solver.times[: size + 1])
+        longer = part.start(start.Q[0, 0], start.M[0, 0], normals[: size + 3], selection)
+        population = longer if population is None else jax.tree.map(_beginning_with, longer, population)
+        for first in range(done, size, _SEGMENT):
+            last = min(first + _SEGMENT, size)
+            population = part.advance(population, jnp.asarray(first), jnp.asarray(last), moves)
+            jax.block_until_ready(population.training_loss)
+        done = size
+    assert population is not None
     kernels = population.kernels
     durations = np.diff(np.asarray(solver.times))
     overlap = np.asarray(kernels.overlap)
@@ -271,6 +278,18 @@ def _population(solver: Process, start: State, paths: int, key: PRNGKeyArray, fi
         np.savez(partial, **curves)
         partial.replace(file)
     return curves
+
+
+def _sizes(steps: int) -> list[int]:
+    """How many steps there is room for, one after the other: a step costs what all of them do, future ones as well."""
+    sizes = [steps]
+    while sizes[0] > _ROOM:
+        sizes.insert(0, _ROOM * 2 ** int(np.log2((sizes[0] - 1) / _ROOM)))
+    return sizes
+
+
+def _beginning_with(longer: Array, shorter: Array) -> Array:
+    return longer.at[tuple(slice(each) for each in shorter.shape)].set(shorter)
 
 
 def _solution(problem, algorithm, start: State, times, found: list[list[_Curves]], cost, key, flow) -> DMFTSolution:
