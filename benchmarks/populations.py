@@ -15,7 +15,7 @@ import numpy as np
 
 import dimfree
 from dimfree.gaussian.rules import sobol_normals
-from dimfree.limits.dmft import Kernels, Population, Process, _next_row
+from dimfree.limits.dmft import Kernels, Population, Process, _invertible, _next_column
 
 from .reused import PHASE
 from .timing import Row, against, growth
@@ -39,11 +39,12 @@ def iterated(process: Process, kernels: Kernels, start: Population, damping) -> 
         force, curvature = process._force(paths.field, paths, kernels.overlap[k])
         slope, response, none = durations[k] * curvature, kernels.response[k + 1], jnp.zeros_like(curvature)
         ending = process._tangent(response, kernels.memory, paths, k, slope, none)
-        impulse, row, tangent = process._pushed(paths, k, slope, none, ending, durations[k] * force)
+        all_of_it = jnp.ones(steps + 1)
+        impulse, row, tangent = process._pushed(paths, k, all_of_it, slope, none, ending, durations[k] * force)
         impulses = paths.impulse.at[k].set(impulse)
         paths = dataclasses.replace(
             paths,
-            field=kernels.factor[k + 1] @ paths.normals - response @ impulses,
+            field=kernels.factor[:, k + 1] @ paths.normals - response @ impulses,
             tangent=ending,
             impulse=impulses,
             impulse_tangent=paths.impulse_tangent.at[k].set(tangent.astype(jnp.float32)),
@@ -54,7 +55,8 @@ def iterated(process: Process, kernels: Kernels, start: Population, damping) -> 
 
     def average(k, new):
         so_far = dataclasses.replace(paths, impulse=jnp.where(jnp.arange(steps)[:, None] < k, paths.impulse, 0.0))
-        row = process._move_weights(new, so_far, k, paths.impulse[k], memory[k], new.correlation[k])
+        triangle = _invertible(new.factor, k + 1)
+        row = process._move_weights(new, triangle, so_far, k, paths.impulse[k], memory[k], new.correlation[k])
         return row.written(new, k)
 
     new = jax.lax.fori_loop(0, steps, average, start.kernels)
@@ -63,11 +65,11 @@ def iterated(process: Process, kernels: Kernels, start: Population, damping) -> 
 
 
 def factor_of(correlation):
-    """The triangular factor, row by row."""
+    """The triangular factor, column by column."""
     rows = correlation.shape[0]
 
     def write(k, factor):
-        return factor.at[k].set(_next_row(factor, correlation[k], k))
+        return factor.at[:, k].set(_next_column(_invertible(factor, k), correlation[k], k))
 
     return jax.lax.fori_loop(0, rows, write, jnp.zeros((rows, rows)))
 

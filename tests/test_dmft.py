@@ -107,8 +107,8 @@ def mistaken(factor):
     """A DMFT whose response is multiplied by a number; each a class of its own, to be compiled on its own."""
 
     class Mistaken(Process):
-        def _memory(self, paths, k, left_slope, right_slope, ending):
-            return factor * super()._memory(paths, k, left_slope, right_slope, ending)
+        def _memory(self, paths, k, recent, left_slope, right_slope, ending):
+            return factor * super()._memory(paths, k, recent, left_slope, right_slope, ending)
 
         def _with_flips(self, memory, kernels, paths, k, impulse, correlation):
             return memory
@@ -233,6 +233,26 @@ def test_room_for_more_steps_is_made_on_the_way(monkeypatch):
         # Signs and derivatives along them are in single precision.
         close = 1e-6 * np.abs(expected).max()
         np.testing.assert_allclose(getattr(on_the_way, name), expected, rtol=0, atol=close, err_msg=name)
+
+
+def test_a_population_stays_where_it_has_come_to_rest():
+    # With the noise of derivatives by all earlier times the response to them is 0.6 by then, and three of four diverge.
+    times = np.concatenate([np.linspace(0, 4, 41)[:-1], np.linspace(4, 120, 147)])
+    descent = GradientDescent(0.01, 2.0, sphere=True)
+    found = dmft(QUARTIC, descent, start(0.5), times, key=KEY, paths=512, most_populations=4)
+    assert np.all(np.asarray(found.trajectory.outcome) == dimfree.Outcome.COMPLETED)
+    long_ago = found.response[-1, : len(times) // 2]
+    assert np.sqrt(np.mean(long_ago**2)) < 0.1
+    assert found.training_loss[-1] < 1.02 * found.training_loss[len(times) // 2]
+
+
+def test_gradient_descent_that_climbs_has_lost_its_way():
+    falling = {"M": np.linspace(0.5, 0.9, 5), "Q": np.ones(5), "training_loss": np.array([0.5, 0.1, 0.05, 0.04, 0.041])}
+    climbing = falling | {"training_loss": np.array([0.5, 0.1, 0.05, 0.1, 13.0])}
+    descent, langevin = GradientDescent(0.01, 2.0, sphere=True), Langevin(0.01, 2.0, temperature=1.0)
+    assert populations._ended(falling, descent, flow=True) == dimfree.Outcome.COMPLETED
+    assert populations._ended(climbing, descent, flow=True) == dimfree.Outcome.DIVERGED
+    assert populations._ended(climbing, langevin, flow=True) == dimfree.Outcome.COMPLETED
 
 
 def test_finished_populations_are_not_done_again(tmp_path):

@@ -23,7 +23,10 @@ $$ \Big\langle \frac{\partial \varphi_k}{\partial g_j} \Big\rangle =
    \Big\langle \xi_j \sum_i \frac{\partial \varphi_k}{\partial g_i} \xi_i \Big\rangle, $$
 
 so that memory and cost are those of the fields. What is known without the signs is taken out of that average: the
-derivative of a field by g at its own time, and the mean of those by g at earlier ones.
+derivative of a field by g at its own time, and the mean of those by g at earlier ones. Of derivatives by g of long ago
+nothing else is kept: there is a number for each earlier time, and the noise of ever more of them would drive a
+population away from where it has come to rest. What is missing, Stein's lemma tells, for which g at a few times is
+enough.
 
 An impulse is `left` times the force at the start of the step plus `right` times that at its end. With everything at the
 start it is the algorithm itself, at its learning rate; with both ends it is a trapezoidal rule for the flow, implicit
@@ -45,6 +48,7 @@ _IMPLICIT = 12  # Newton steps for the field at the end of a step
 _DAMPING = 2.0  # of corrections of an implicit step: the fastest relaxation of weights in units of the mean one
 _PER_PULL, _FEWEST, _MOST = 4.0, 3, 12  # corrections, in proportion to how much a step relaxes, within these bounds
 _LANDMARK = 0.1  # of the variance: what of a field is not known from the landmarks before, where there is a new one
+_RECENT = 50.0  # how long ago derivatives along the direction are kept, in units of the time over which weights relax
 _SPREAD = 1.7  # variance of the fields at the start that are sampled, in units of the true one
 _SHARE = 8  # parts of a step at which it is looked whether a sample is in the batch
 
@@ -56,7 +60,7 @@ class Kernels(eqx.Module):
 
     - `overlap`: with the teacher of unit norm, shape `(n+1,)`.
     - `correlation`: of the weights orthogonal to it, C.
-    - `factor`: a triangular factor of C.
+    - `factor`: an upper triangular factor U of C = U' U, whose column j makes g at time j of the normals.
     - `response`: A; `memory`: D; `forces`: F, with the thermal noise on its diagonal.
     - `start_response`: of the weights to those at the start, shape `(n+1,)`.
     - `landmarks`: the inverse of such a factor, for those times alone at which g is not nearly known from g at earlier
@@ -74,7 +78,10 @@ class Kernels(eqx.Module):
 
 
 class Row(eqx.Module):
-    """What a step adds to the kernels: the rows of `memory` and `forces` at its start, of the others at its end."""
+    """What a step adds to the kernels: the rows of `memory` and `forces` at its start, of the others at its end.
+
+    Of the factor, it is the column.
+    """
 
     overlap: Float[Array, ""]
     correlation: Float[Array, " times"]
@@ -90,7 +97,7 @@ class Row(eqx.Module):
         return Kernels(
             overlap=kernels.overlap.at[k + 1].set(self.overlap),
             correlation=kernels.correlation.at[k + 1].set(self.correlation).at[:, k + 1].set(self.correlation),
-            factor=kernels.factor.at[k + 1].set(self.factor),
+            factor=kernels.factor.at[:, k + 1].set(self.factor),
             response=kernels.response.at[k + 1].set(self.response),
             start_response=kernels.start_response.at[k + 1].set(self.start_response),
             landmarks=kernels.landmarks.at[k + 1].set(self.landmarks),
@@ -240,21 +247,23 @@ class Process(eqx.Module):
         left, right, selected = self._shares(paths.selected, duration, jax.random.fold_in(key, k))
         force, curvature = self._force(paths.field, paths, kernels.overlap[k])
         left_impulse, left_slope = left * force, left * curvature
+        recent = jnp.exp(-(((self.times[k] - self.times) * self._rate(curvature, paths) / _RECENT) ** 2))
         # To begin with, the force at the end of the step is that at its start, and so are the weights.
         now = paths.tangent
         ending = Tangent(own=jnp.ones(now.own.shape), past=now.past, expected=now.expected)
-        pushed = self._pushed(paths, k, left_slope, right * curvature, ending, left_impulse + right * force)
+        pushed = self._pushed(paths, k, recent, left_slope, right * curvature, ending, left_impulse + right * force)
         # What weights do to samples in a step comes back to them with the opposite sign and this many times as large: a
         # correction is taken in part, or those of a long step would grow.
         pull = _mean(right * jnp.abs(curvature), paths) * self.samples
         share = 1 / (1 + _DAMPING * pull)
+        triangle = _invertible(kernels.factor, k + 1)
 
         def correct(_, carry):
             pushed, _, _, _, correlation = carry
-            row = self._move_weights(kernels, paths, k, pushed[0], pushed[1], correlation)
+            row = self._move_weights(kernels, triangle, paths, k, pushed[0], pushed[1], correlation)
             field, curvature, impulse = self._move_samples(row, paths, k, left_impulse, right)
             ending = self._tangent(row.response, kernels.memory, paths, k, left_slope, right * curvature)
-            again = self._pushed(paths, k, left_slope, right * curvature, ending, impulse)
+            again = self._pushed(paths, k, recent, left_slope, right * curvature, ending, impulse)
             pushed = jax.tree.map(lambda old, new: old + share * (new - old), pushed, again)
             return pushed, field, curvature, ending, row.correlation
 
@@ -263,7 +272,7 @@ class Process(eqx.Module):
         carry = (pushed, paths.field, curvature, ending, kernels.correlation[k])
         pushed, field, curvature, ending, correlation = jax.lax.fori_loop(0, corrections, correct, carry)
         impulse, memory, impulse_tangent = pushed
-        row = self._move_weights(kernels, paths, k, impulse, memory, correlation)
+        row = self._move_weights(kernels, triangle, paths, k, impulse, memory, correlation)
         overlap = (kernels.overlap[k] + row.overlap) / 2
         # Thermal noise within a step averages out: what it does to the forces of a path is no error.
         calm = field - jnp.minimum(row.factor[k + 1], jnp.sqrt(self._thermal(k))) * paths.normals[k + 1]
@@ -286,10 +295,11 @@ class Process(eqx.Module):
             rate=population.rate.at[k].set(self._rate(curvature, paths)),
         )
 
-    def _pushed(self, paths: Paths, k, left_slope, right_slope, ending: Tangent, impulse):
+    def _pushed(self, paths: Paths, k, recent, left_slope, right_slope, ending: Tangent, impulse):
         """What the samples do in step k: their impulses, the averages of the derivatives, those along the direction."""
         start, end = (_along(tangent, paths, at) for tangent, at in ((paths.tangent, k), (ending, k + 1)))
-        return impulse, self._memory(paths, k, left_slope, right_slope, ending), left_slope * start + right_slope * end
+        memory = self._memory(paths, k, recent, left_slope, right_slope, ending)
+        return impulse, memory, left_slope * start + right_slope * end
 
     def _bend(self, paths: Paths, overlap, left, right, field, impulse) -> Float[Array, ""]:
         share = left + right
@@ -314,8 +324,11 @@ class Process(eqx.Module):
         (selected, left, right), _ = jax.lax.scan(part, (selected, nothing, nothing), jnp.arange(_SHARE))
         return scale * left, scale * right, selected
 
-    def _move_weights(self, kernels: Kernels, paths: Paths, k, impulse, memory, correlation) -> Row:
-        """The row of time k + 1, from the averages of step k and about what the correlation with that time is."""
+    def _move_weights(self, kernels: Kernels, triangle, paths: Paths, k, impulse, memory, correlation) -> Row:
+        """The row of time k + 1, from the averages of step k and about what the correlation with that time is.
+
+        The triangle is the factor so far, made invertible.
+        """
         steps = paths.impulse.shape[0]
         duration = self.times[k + 1] - self.times[k]
         along = self.samples * _mean(paths.teacher * impulse, paths)
@@ -357,7 +370,7 @@ class Process(eqx.Module):
         return Row(
             overlap=gained * parts @ overlaps,
             correlation=correlation,
-            factor=_next_row(kernels.factor, correlation, k + 1),
+            factor=_next_column(triangle, correlation, k + 1),
             response=response,
             start_response=start_response,
             landmarks=_next_landmark(kernels.landmarks, correlation, k + 1),
@@ -379,7 +392,7 @@ class Process(eqx.Module):
         them. The left side has what they contribute, with the error of any average over the population.
         """
         measured = self.samples * (paths.normals @ (paths.weight * impulse)) / impulse.size
-        missing = kernels.factor @ measured - kernels.correlation @ memory - correlation * memory[k + 1]
+        missing = measured @ kernels.factor - kernels.correlation @ memory - correlation * memory[k + 1]
         return memory + (kernels.landmarks @ missing) @ kernels.landmarks
 
     def _move_samples(self, row: Row, paths: Paths, k, left_impulse, right):
@@ -406,18 +419,21 @@ class Process(eqx.Module):
         past = -own * (fading.astype(float) + response[k] * left_slope * _along(paths.tangent, paths, k))
         return Tangent(own, past, expected=-(response.at[k].set(0.0) @ memory) / self.samples)
 
-    def _memory(self, paths: Paths, k, left_slope, right_slope, ending: Tangent) -> Float[Array, " times"]:
-        """Averages of the derivatives of the impulse of step k by g at each time, times the samples per dimension."""
+    def _memory(self, paths: Paths, k, recent, left_slope, right_slope, ending: Tangent) -> Float[Array, " times"]:
+        """Averages of the derivatives of the impulse of step k by g at each time, times the samples per dimension.
+
+        What differs between samples is kept in part, `recent`, shape `(times,)`.
+        """
         times = jnp.arange(paths.direction.shape[0])
         memory, scatters = jnp.zeros(times.size), []
         for slope, tangent, at in ((left_slope, paths.tangent, k), (right_slope, ending, k + 1)):
             memory = memory.at[at].add(_mean(slope * tangent.own, paths)) + _mean(slope, paths) * tangent.expected
             expected = tangent.expected.astype(jnp.float32) @ paths.direction
             scatters.append(paths.weight * slope * (tangent.past - expected.astype(float)))
-        earlier = paths.direction @ (scatters[0] + scatters[1]).astype(jnp.float32)
+        earlier = recent * (paths.direction @ (scatters[0] + scatters[1]).astype(jnp.float32)).astype(float)
         # What has happened at time k matters for the field at the end of the step alone.
         now = jnp.mean(paths.direction[k] * scatters[1])
-        memory = memory.at[k].add(now) + jnp.where(times < k, earlier.astype(float), 0.0) / paths.weight.size
+        memory = memory.at[k].add(now) + jnp.where(times < k, earlier, 0.0) / paths.weight.size
         return self.samples * memory
 
     def _loss(self, field, paths: Paths, overlap) -> Float[Array, " paths"]:
@@ -459,14 +475,18 @@ def _along(tangent: Tangent, paths: Paths, at) -> Float[Array, " paths"]:
     return tangent.own * paths.direction[at] + tangent.past
 
 
-def _next_row(factor: Float[Array, "r r"], covariances: Float[Array, " r"], row) -> Float[Array, " r"]:
-    """The next row of a triangular factor; a variable that the earlier ones determine gets no column of its own."""
-    independent = (jnp.diagonal(factor) > 0) & (jnp.arange(factor.shape[0]) < row)
-    # A division by infinity leaves out what has no column of its own.
-    triangle = factor + jnp.diag(jnp.where(independent, 0.0, jnp.inf))
-    known = jax.scipy.linalg.solve_triangular(triangle, covariances, lower=True)
-    left = covariances[row] - known @ known
-    return known.at[row].set(jnp.sqrt(jnp.where(left > _PIVOT * covariances[row], left, 0.0)))
+def _invertible(factor: Float[Array, "r r"], column) -> Float[Array, "r r"]:
+    """The factor up to a column, infinite where a variable has no column of its own: a division leaves it out."""
+    independent = (jnp.diagonal(factor) > 0) & (jnp.arange(factor.shape[0]) < column)
+    return factor + jnp.diag(jnp.where(independent, 0.0, jnp.inf))
+
+
+def _next_column(triangle: Float[Array, "r r"], covariances: Float[Array, " r"], column) -> Float[Array, " r"]:
+    """The next column of a factor; a variable that the earlier ones determine gets none of its own."""
+    # The solver wants its matrix by columns: that of the transpose are the rows of the triangle, where they lie.
+    known = jax.scipy.linalg.solve_triangular(triangle.T, covariances, lower=True)
+    left = covariances[column] - known @ known
+    return known.at[column].set(jnp.sqrt(jnp.where(left > _PIVOT * covariances[column], left, 0.0)))
 
 
 def _next_landmark(inverse: Float[Array, "r r"], covariances: Float[Array, " r"], row) -> Float[Array, " r"]:

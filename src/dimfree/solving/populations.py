@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import ArrayLike
 
-from ..algorithms.reused import MultiPassSGD, ReusedData
+from ..algorithms.reused import GradientDescent, MultiPassSGD, ReusedData
 from ..errors import InvalidInput, check_key, is_concrete, positive_integer
 from ..gaussian.rules import sobol_normals
 from ..limits.dmft import Process
@@ -28,6 +28,7 @@ _MOST_PATHS, _FEWEST_PATHS = 8_192, 256  # of a population
 _BYTES_OF_A_PATH = 24  # and step: normals and impulses, in single precision the direction and derivatives along it
 _BYTES_OF_A_PAIR = 64  # of steps: the kernels, and what is made of them in a step
 _LEAST_BESIDE = 1e-10  # of the squared norm that must not be along the teacher
+_CLIMB = 0.02  # how far up gradient descent may seem to go, in the noise of a population: of its descent and first loss
 _FEWEST = 4  # populations for each grid, so that there is a spread
 _ROOM = 256  # steps, below which another compilation would cost more than it saves
 _SEGMENT = 16  # steps between two looks at how far it is, when it can also be interrupted
@@ -115,8 +116,7 @@ def dmft(
       steps are chosen by the errors of those of a first population, which says nothing of what they add up to later.
     - `key`: random key.
     - `target_error`: of the overlap M at any time.
-    - `paths`: of a population, a power of two; up to 8,192 by themselves, as far as the memory goes. Long times need
-      many: in the noise of a thousand, gradient descent on phase retrieval loses itself after t = 20.
+    - `paths`: of a population, a power of two; up to 8,192 by themselves, as far as the memory goes.
     - `most_populations`: after which it stops, whatever the error.
     - `flow`: whether the learning rate vanishes.
     - `store`: a directory for finished populations; what is there from an earlier call like this one is not done again.
@@ -294,8 +294,12 @@ def _beginning_with(longer: Array, shorter: Array) -> Array:
 
 def _solution(problem, algorithm, start: State, times, found: list[list[_Curves]], cost, key, flow) -> DMFTSolution:
     finest = found[0]
-    completed = [curves for curves in finest if np.isfinite(curves["M"]).all()]
-    if not completed:
+    ended = [np.array([_ended(curves, algorithm, flow) for curves in each]) for each in found]
+    completed, *coarser = [
+        [curves for curves, end in zip(each, ends, strict=True) if end == Outcome.COMPLETED]
+        for each, ends in zip(found, ended, strict=True)
+    ]
+    if not all((completed, *coarser)):
         raise InvalidInput("Every population diverged; take more paths, or, without flow, a smaller learning rate.")
     mean, errors, corrections = {}, {}, {}
     for name in ("M", "Q", "training_loss"):
@@ -303,7 +307,7 @@ def _solution(problem, algorithm, start: State, times, found: list[list[_Curves]
         mean[name], errors[name] = np.mean(rows, axis=0), _standard_errors(rows)
         corrections[name] = np.zeros(len(times))
         if flow:
-            coarse = [curves[name] for curves in found[1] if np.isfinite(curves[name]).all()]
+            coarse = [curves[name] for curves in coarser[0]]
             # Of second order: the finer of two grids has a third of their difference left.
             change = (mean[name][::2] - np.mean(coarse, axis=0)) / 3
             corrections[name] = np.interp(times, times[::2], change)
@@ -312,18 +316,18 @@ def _solution(problem, algorithm, start: State, times, found: list[list[_Curves]
             mean[name] = mean[name] + corrections[name]
     runs = len(finest)
     missed = np.mean([_step_errors(times, curves).sum() for curves in completed])
-    ended = np.array([Outcome.COMPLETED if np.isfinite(c["M"]).all() else Outcome.DIVERGED for c in finest])
+    left_out = f" ({runs - len(completed)} diverged and are left out)" if len(completed) < runs else ""
     trajectory = Trajectory(
         alpha=jnp.asarray(times),
         state=_states(np.stack([c["Q"] for c in finest]), np.stack([c["M"] for c in finest]), start),
-        outcome=jnp.asarray(ended),
+        outcome=jnp.asarray(ended[0]),
         stopped_at=jnp.full(runs, jnp.nan),
         problem=problem,
         training_loss=jnp.asarray(np.stack([curves["training_loss"] for curves in finest])),
         clock="time",
         provenance=provenance(
             limit=f"dynamical mean-field theory, {'flow' if flow else 'at the learning rate'}",
-            populations=f"{runs}, {cost}",
+            populations=f"{runs}{left_out}, {cost}",
             steps=f"their errors add up to {missed:.2g}, before extrapolation" if flow else "those of the algorithm",
             problem=problem,
             algorithm=algorithm,
@@ -339,6 +343,19 @@ def _solution(problem, algorithm, start: State, times, found: list[list[_Curves]
         step_correction=corrections,
         **{name: np.mean([curves[name] for curves in completed], axis=0) for name in kernels},
     )
+
+
+def _ended(curves: _Curves, algorithm: ReusedData, flow: bool) -> Outcome:
+    """Whether a population can be believed: finite, and under gradient descent not higher than it has been."""
+    if not np.isfinite(curves["M"]).all():
+        return Outcome.DIVERGED
+    if flow and isinstance(algorithm, GradientDescent):
+        height = float(algorithm.samples_per_dimension) * curves["training_loss"]
+        height = height + 0.5 * float(algorithm.ridge) * curves["Q"]
+        lowest = np.minimum.accumulate(height)
+        if np.any(height - lowest > _CLIMB * (height[0] - lowest + abs(height[0]))):
+            return Outcome.DIVERGED
+    return Outcome.COMPLETED
 
 
 def _states(Q: Float[np.ndarray, "*axes"], M: Float[np.ndarray, "*axes"], start: State) -> State:

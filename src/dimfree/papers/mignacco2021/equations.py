@@ -60,18 +60,18 @@ class ByTangents(Process):
 class PrintedResponse(ByTangents):
     """Eq. (A.21) as printed: M_R with another factor 1 / batch_fraction, and delta nu as it is."""
 
-    def _move_weights(self, kernels, paths, k, impulse, memory, correlation):
+    def _move_weights(self, kernels, triangle, paths, k, impulse, memory, correlation):
         # What is remembered of earlier times is -M_R; delta nu is at both ends of the step itself.
         earlier = jnp.arange(memory.size) < k
         printed = jnp.where(earlier, memory / self.algorithm.batch_fraction, memory)
-        return super()._move_weights(kernels, paths, k, impulse, printed, correlation)
+        return super()._move_weights(kernels, triangle, paths, k, impulse, printed, correlation)
 
 
 class PrintedMultiplier(ByTangents):
     """Eq. (A.23) as printed, for gradient descent without the sphere: its multiplier has the mean curvature as well."""
 
-    def _move_weights(self, kernels, paths, k, impulse, memory, correlation):
-        row = super()._move_weights(kernels, paths, k, impulse, memory, correlation)
+    def _move_weights(self, kernels, triangle, paths, k, impulse, memory, correlation):
+        row = super()._move_weights(kernels, triangle, paths, k, impulse, memory, correlation)
         curvature = self._force(paths.field, paths, kernels.overlap[k])[1]
         half = 0.5 * self.samples * jnp.mean(paths.weight * curvature) * (self.times[k + 1] - self.times[k])
         lost = kernels.overlap[k] * ((1 - half) / (1 + half) - 1)
@@ -219,7 +219,7 @@ def multipliers(population: Population, rate: float, samples: float) -> tuple[fl
     k = paths.impulse.shape[0] - 1
     weight = np.asarray(paths.weight) / paths.weight.size
     impulse, overlap = np.asarray(paths.impulse[k]), float(kernels.overlap[k])
-    gap = np.asarray(kernels.factor[k] @ paths.normals - kernels.response[k] @ paths.impulse)
+    gap = np.asarray(kernels.factor[:, k] @ paths.normals - kernels.response[k] @ paths.impulse)
     teacher = np.asarray(paths.teacher)
     by_force = -samples * np.sum(weight * (gap + overlap * teacher) * impulse) / rate
     mu = samples * np.sum(weight * teacher * impulse) / rate
