@@ -20,8 +20,8 @@ import dimfree
 from dimfree.solving.time_grid import halved
 
 TIMES = np.array([0.0, 1.0, 5.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0])
-LONGEST, FIRST, GROWTH = 0.8, 0.02, 0.08  # of a step of the coarse grid
-SIMULATIONS = [(250, 128), (500, 64)]  # d, runs
+LONGEST, FIRST, GROWTH = 1.2, 0.02, 0.08  # of a step of the coarse grid
+SIMULATIONS = [(500, 32)]  # d, runs
 RATE = 0.02
 DESCENT = dimfree.GradientDescent(RATE, 2.0, sphere=True)
 START = dimfree.State(Q=[[1.0]], M=[[0.5]])
@@ -41,7 +41,7 @@ def theory(store: Path | None) -> tuple[list[np.ndarray], int, int]:
     """Overlap and training loss of four populations, extrapolated in the step, with errors; populations and steps."""
     times = grid()
     found = dimfree.dmft(
-        LOSS, DESCENT, START, times, key=jax.random.key(0), paths=4_096, most_populations=4, store=store, progress=True
+        LOSS, DESCENT, START, times, key=jax.random.key(0), paths=2_048, most_populations=4, store=store, progress=True
     )
     curves = [found.mean.M[:, 0, 0], found.standard_error["M"], found.training_loss]
     curves.append(found.standard_error["training_loss"])
