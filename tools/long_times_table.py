@@ -17,10 +17,10 @@ from dmft_table import LOSS
 from table import Table
 
 import dimfree
-from dimfree.solving.time_grid import halved
+from dimfree.solving.time_grid import first_grid, halved
 
 TIMES = np.array([0.0, 1.0, 5.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0])
-LONGEST, FIRST, GROWTH = 1.2, 0.02, 0.08  # of a step of the coarse grid
+RELAXATION = 2.5  # rate by which the coarse grid goes: steps of 1.2 at most, where that of the weights asks for 0.8
 SIMULATIONS = [(500, 32)]  # d, runs
 RATE = 0.02
 DESCENT = dimfree.GradientDescent(RATE, 2.0, sphere=True)
@@ -29,17 +29,9 @@ NUMBERS = tuple(f"{name}({t:g})" for name in ("M", "error", "loss", "loss_error"
 TABLE = Table("long_times", ("d", "runs", "steps", *NUMBERS, "seconds"), keys=("d",))  # d is 0 for the theory
 
 
-def grid() -> np.ndarray:
-    """Steps that grow, up to the longest, each in two halves."""
-    times = [0.0]
-    while times[-1] < TIMES[-1]:
-        times.append(times[-1] + min(FIRST + GROWTH * times[-1], LONGEST))
-    return halved(np.array(times) * (TIMES[-1] / times[-1]))
-
-
 def theory(store: Path | None) -> tuple[list[np.ndarray], int, int]:
     """Overlap and training loss of four populations, extrapolated in the step, with errors; populations and steps."""
-    times = grid()
+    times = halved(first_grid(DESCENT, TIMES[-1], RELAXATION))
     found = dimfree.dmft(
         LOSS, DESCENT, START, times, key=jax.random.key(0), paths=2_048, most_populations=4, store=store, progress=True
     )
