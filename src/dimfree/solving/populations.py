@@ -300,7 +300,10 @@ def _solution(problem, algorithm, start: State, times, found: list[list[_Curves]
         for each, ends in zip(found, ended, strict=True)
     ]
     if not all((completed, *coarser)):
-        raise InvalidInput("Every population diverged; take more paths, or, without flow, a smaller learning rate.")
+        raise InvalidInput(
+            "Every population diverged; take more paths, shorter steps where you gave the times or, without flow, a "
+            "smaller learning rate."
+        )
     mean, errors, corrections = {}, {}, {}
     for name in ("M", "Q", "training_loss"):
         rows = [curves[name] for curves in completed]
