@@ -253,6 +253,21 @@ MUTANTS = (
         "spread, collected = 1.0, 0.0",
         "tests/analysis/test_exit_times.py",
     ),
+    # Populations of sample paths.
+    Mutant(
+        "derivatives by fields of any time ago kept, whose noise adds up",
+        "limits/dmft.py",
+        "_RECENT = 50.0  #",
+        "_RECENT = 1e6  #",
+        "tests/test_dmft.py",
+    ),
+    Mutant(
+        "another population decided on by the error of the finer grid alone",
+        "solving/populations.py",
+        "believed.append(_extrapolated(times, *found[-1]))",
+        "believed.append(_extrapolated(times, found[-1][0]))",
+        "tests/test_dmft.py",
+    ),
 )
 
 

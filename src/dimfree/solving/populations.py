@@ -29,7 +29,8 @@ _BYTES_OF_A_PATH = 24  # and step: normals and impulses, in single precision the
 _BYTES_OF_A_PAIR = 64  # of steps: the kernels, and what is made of them in a step
 _LEAST_BESIDE = 1e-10  # of the squared norm that must not be along the teacher
 _CLIMB = 0.02  # how far up gradient descent may seem to go, in the noise of a population: of its descent and first loss
-_FEWEST = 4  # populations for each grid, so that there is a spread
+_FEWEST = 4  # populations, so that there is a spread
+_CURVES = ("M", "Q", "training_loss")  # those with errors
 _ROOM = 256  # steps, below which another compilation would cost more than it saves
 _SEGMENT = 16  # steps between two looks at how far it is, when it can also be interrupted
 
@@ -42,7 +43,8 @@ class DMFTSolution:
 
     - `trajectory`: State and training loss over time, a run for each population.
     - `mean`: the State over time, extrapolated to vanishing steps where a flow was solved; `training_loss` likewise.
-    - `standard_error`: of M, Q and the training loss in `mean`, by their names, from the spread between populations.
+    - `standard_error`: of M, Q and the training loss in `mean`, by their names, from the spread between populations:
+      from four of them it is itself uncertain by 40%, from twelve by 20%.
     - `step_correction`: what the extrapolation added to M, Q and the training loss, by their names.
     - `correlation`: C(t, t') of the weights, shape `(times, times)`.
     - `response`: R(t, t') of the weights at t to a force in the step that begins at t', shape `(times, steps)`.
@@ -165,21 +167,22 @@ def dmft(
     cost = _cost(len(times) - 1, paths or _paths_for(len(times) - 1, memory), most)
     if progress:
         print(cost, flush=True)
-    found: list[list[_Curves]] = [[] for _ in grids]
+    found: list[tuple[_Curves, ...]] = []  # a population on each grid
+    believed: list[_Curves] = []
     for number in range(most):
         began = clock.perf_counter()
-        for each, grid in zip(found, grids, strict=True):
-            each.append(population(grid, number))
-        error = _standard_errors([curves["M"] for curves in found[0]]).max()
+        found.append(tuple(population(grid, number) for grid in grids))
+        if _ended(found[-1], algorithm, flow) == Outcome.COMPLETED:
+            believed.append(_extrapolated(times, *found[-1]))
+        error = _standard_errors([curves["M"] for curves in believed]).max()
         if progress:
-            needed = np.nan_to_num((number + 1) * (error / target_error) ** 2, nan=np.inf)
-            expected = int(np.ceil(np.clip(needed, _FEWEST, most)))
+            expected = int(np.ceil(np.clip((number + 1) * (error / target_error) ** 2, _FEWEST, most)))
             print(
                 f"population {number + 1} of about {expected}: {clock.perf_counter() - began:.1f} s, "
                 f"standard error {error:.2g} (target {target_error:g})",
                 flush=True,
             )
-        if number + 1 >= _FEWEST and error <= target_error:
+        if len(believed) >= _FEWEST and error <= target_error:
             break
     return _solution(problem, algorithm, start, times, found, cost, key, flow)
 
@@ -292,38 +295,43 @@ def _beginning_with(longer: Array, shorter: Array) -> Array:
     return longer.at[tuple(slice(each) for each in shorter.shape)].set(shorter)
 
 
-def _solution(problem, algorithm, start: State, times, found: list[list[_Curves]], cost, key, flow) -> DMFTSolution:
-    finest = found[0]
-    ended = [np.array([_ended(curves, algorithm, flow) for curves in each]) for each in found]
-    completed, *coarser = [
-        [curves for curves, end in zip(each, ends, strict=True) if end == Outcome.COMPLETED]
-        for each, ends in zip(found, ended, strict=True)
-    ]
-    if not all((completed, *coarser)):
+def _extrapolated(
+    times: Float[np.ndarray, " times"], fine: _Curves, coarse: _Curves | None = None
+) -> dict[str, Float[np.ndarray, " times"]]:
+    """M, Q and the training loss of a population, at vanishing steps where it was solved on a coarser grid as well.
+
+    Steps are of second order: the finer of two grids has a third of their difference left.
+    """
+    curves = {name: fine[name] for name in _CURVES}
+    if coarse is None:
+        return curves
+    return {
+        name: curve + np.interp(times, times[::2], (curve[::2] - coarse[name]) / 3) for name, curve in curves.items()
+    }
+
+
+def _solution(
+    problem, algorithm, start: State, times, found: list[tuple[_Curves, ...]], cost, key, flow: bool
+) -> DMFTSolution:
+    finest = [fine for fine, *_ in found]
+    ended = np.array([_ended(grids, algorithm, flow) for grids in found])
+    completed = [grids for grids, end in zip(found, ended, strict=True) if end == Outcome.COMPLETED]
+    if not completed:
         raise InvalidInput(
             "Every population diverged; take more paths, shorter steps where you gave the times or, without flow, a "
             "smaller learning rate."
         )
-    mean, errors, corrections = {}, {}, {}
-    for name in ("M", "Q", "training_loss"):
-        rows = [curves[name] for curves in completed]
-        mean[name], errors[name] = np.mean(rows, axis=0), _standard_errors(rows)
-        corrections[name] = np.zeros(len(times))
-        if flow:
-            coarse = [curves[name] for curves in coarser[0]]
-            # Of second order: the finer of two grids has a third of their difference left.
-            change = (mean[name][::2] - np.mean(coarse, axis=0)) / 3
-            corrections[name] = np.interp(times, times[::2], change)
-            spread = np.interp(times, times[::2], _standard_errors(coarse))
-            errors[name] = np.hypot(4 / 3 * errors[name], spread / 3)
-            mean[name] = mean[name] + corrections[name]
-    runs = len(finest)
-    missed = np.mean([_step_errors(times, curves).sum() for curves in completed])
+    extrapolated = [_extrapolated(times, *grids) for grids in completed]
+    mean = {name: np.mean([curves[name] for curves in extrapolated], axis=0) for name in _CURVES}
+    errors = {name: _standard_errors([curves[name] for curves in extrapolated]) for name in _CURVES}
+    corrections = {name: mean[name] - np.mean([fine[name] for fine, *_ in completed], axis=0) for name in _CURVES}
+    runs = len(found)
+    missed = np.mean([_step_errors(times, fine).sum() for fine, *_ in completed])
     left_out = f" ({runs - len(completed)} diverged and are left out)" if len(completed) < runs else ""
     trajectory = Trajectory(
         alpha=jnp.asarray(times),
         state=_states(np.stack([c["Q"] for c in finest]), np.stack([c["M"] for c in finest]), start),
-        outcome=jnp.asarray(ended[0]),
+        outcome=jnp.asarray(ended),
         stopped_at=jnp.full(runs, jnp.nan),
         problem=problem,
         training_loss=jnp.asarray(np.stack([curves["training_loss"] for curves in finest])),
@@ -344,20 +352,21 @@ def _solution(problem, algorithm, start: State, times, found: list[list[_Curves]
         training_loss=mean["training_loss"],
         standard_error=errors,
         step_correction=corrections,
-        **{name: np.mean([curves[name] for curves in completed], axis=0) for name in kernels},
+        **{name: np.mean([fine[name] for fine, *_ in completed], axis=0) for name in kernels},
     )
 
 
-def _ended(curves: _Curves, algorithm: ReusedData, flow: bool) -> Outcome:
-    """Whether a population can be believed: finite, and under gradient descent not higher than it has been."""
-    if not np.isfinite(curves["M"]).all():
-        return Outcome.DIVERGED
-    if flow and isinstance(algorithm, GradientDescent):
-        height = float(algorithm.samples_per_dimension) * curves["training_loss"]
-        height = height + 0.5 * float(algorithm.ridge) * curves["Q"]
-        lowest = np.minimum.accumulate(height)
-        if np.any(height - lowest > _CLIMB * (height[0] - lowest + abs(height[0]))):
+def _ended(grids: tuple[_Curves, ...], algorithm: ReusedData, flow: bool) -> Outcome:
+    """Whether a population can be believed: finite, and under gradient-descent flow not higher than it has been."""
+    for curves in grids:
+        if not np.isfinite(curves["M"]).all():
             return Outcome.DIVERGED
+        if flow and isinstance(algorithm, GradientDescent):
+            height = float(algorithm.samples_per_dimension) * curves["training_loss"]
+            height = height + 0.5 * float(algorithm.ridge) * curves["Q"]
+            lowest = np.minimum.accumulate(height)
+            if np.any(height - lowest > _CLIMB * (height[0] - lowest + abs(height[0]))):
+                return Outcome.DIVERGED
     return Outcome.COMPLETED
 
 
@@ -368,7 +377,7 @@ def _states(Q: Float[np.ndarray, "*axes"], M: Float[np.ndarray, "*axes"], start:
 
 def _standard_errors(rows: list[np.ndarray]) -> np.ndarray:
     if len(rows) < 2:
-        return np.full(rows[0].shape, np.inf)
+        return np.full(rows[0].shape if rows else (1,), np.inf)
     return np.std(rows, axis=0, ddof=1) / np.sqrt(len(rows))
 
 
