@@ -116,6 +116,17 @@ def _dataset(found: list[dict[str, Measured]], errors, labels: list[str], axis: 
     )
 
 
+def _at_the_end(errors: list[dict[str, np.ndarray]], plan: Plan) -> tuple[dict[str, list[float]], str]:
+    """The average error of each algorithm at the end, by panel, and the same with standard errors in words."""
+    end = {name: [float(error[name][:, -1].mean()) for error in errors] for name in errors[0]}
+    spread = {name: [float(standard_error(error[name][:, -1], plan.datasets)) for error in errors] for name in end}
+    words = "; ".join(
+        f"{name}: " + ", ".join(f"{v:.3f} +- {e:.3f}" for v, e in zip(values, spread[name], strict=True))
+        for name, values in end.items()
+    )
+    return end, words
+
+
 def _drawn(plan: Plan, found, errors, titles: list[str], words: str):
     figure, axes = panels(1, len(titles), width=4.9)
     for number, (panel, title) in enumerate(zip(axes, titles, strict=True)):
@@ -145,8 +156,7 @@ def _figb1_claims(found, errors, plan: Plan, size: Size) -> tuple[Claim, ...]:
         for name, each in row.items():
             measured.append(error[name].mean())
             predicted.append(mean_squared_error(each.q, each.m).mean())
-    end = {name: [error[name][:, -1].mean() for error in errors] for name in found[0]}
-    remark = "; ".join(f"{name}: " + ", ".join(f"{value:.3f}" for value in values) for name, values in end.items())
+    end, remark = _at_the_end(errors, plan)
     claims = [
         Claim(
             "Fig. B.1, eq. (B.8)",
@@ -219,12 +229,7 @@ def figb2(size: Size) -> Reproduction:
     data = _dataset(found, errors, ["rescaled", "not rescaled"], "gradients", plan)
     titles = [r"gradients $\times\, 1/\ell$", "gradients not rescaled"]
     figure = _drawn(plan, found, errors, titles, f"Ridge {_RIDGE:g}")
-    end = {name: [error[name][:, -1].mean() for error in errors] for name in found[0]}
-    spread = {name: [standard_error(error[name][:, -1], plan.datasets) for error in errors] for name in found[0]}
-    remark = "; ".join(
-        f"{name}: " + ", ".join(f"{v:.3f} +- {e:.3f}" for v, e in zip(values, spread[name], strict=True))
-        for name, values in end.items()
-    )
+    end, remark = _at_the_end(errors, plan)
     claims = [
         Claim(
             "Fig. B.2, rescaling changes the ridge",
