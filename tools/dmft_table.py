@@ -5,8 +5,8 @@ python tools/dmft_table.py "gradient descent, 0.5" ...      # these cases only
 python tools/dmft_table.py --show             # the comparison, from what is in the file
 
 Phase retrieval with the loss (h^2 - h0^2)^2 / 4. Simulations are at several d and two learning rates, in single
-precision; the comparison extrapolates them linearly in 1/d and in the learning rate. A row that is in the file is not
-measured again, so that the work can be stopped and taken up.
+precision; the comparison extrapolates them linearly in 1/d and in the learning rate, by weighted least squares. A row
+that is in the file is not measured again, so that the work can be stopped and taken up.
 """
 
 import sys
@@ -21,7 +21,7 @@ from table import Table
 import dimfree
 
 TIMES = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0])
-SIMULATIONS = [(1_000, 0.01, 128), (2_000, 0.01, 64), (1_000, 0.02, 128)]  # d, learning rate, runs
+SIMULATIONS = [(1_000, 0.01, 128), (1_000, 0.02, 128), (2_000, 0.01, 64), (4_000, 0.01, 32)]  # d, learning rate, runs
 LOSS = dimfree.LocalFields(
     lambda student, teacher, noise, readout: (student[0] ** 2 - teacher[0] ** 2) ** 2 / 4, width=1, teacher_width=1
 )
@@ -89,24 +89,33 @@ def show() -> None:
 
     print("case                        " + " ".join(f"{f't = {t:g}':>16s}" for t in TIMES[2:]))
     for case in CASES:
-        keys = [(case, d, rate) for d, rate, _ in SIMULATIONS]
-        if not {*keys, (case, 0, 0.0)} <= table.keys():
+        keys = [(case, d, rate) for d, rate, _ in SIMULATIONS if (case, d, rate) in table]
+        if len(keys) < 3 or (case, 0, 0.0) not in table:
             continue
-        small, large, fast = (numbers(key, "M") for key in keys)
-        errors = [numbers(key, "error") for key in keys]
-        # M(d, rate) = limit + a / d + b rate, through the three of them.
-        limit = 2 * large - fast
-        error = np.hypot(2 * errors[1], errors[2])
+        limit, error = extrapolated(keys, *(np.stack([numbers(key, name) for key in keys]) for name in ("M", "error")))
         expected, own = numbers((case, 0, 0.0), "M"), numbers((case, 0, 0.0), "error")
-        for name, M, e in (
-            ("theory", expected, own),
-            ("simulation, d = 2000", large, errors[1]),
-            ("d = 1000", small, errors[0]),
-            ("extrapolated", limit, error),
-            ("difference / error", (limit - expected) / np.maximum(np.hypot(error, own), 1e-12), None),
-        ):
+        rows = [("theory", expected, own)]
+        rows += [(f"d = {key[1]}, rate {key[2]:g}", numbers(key, "M"), numbers(key, "error")) for key in keys]
+        rows += [("extrapolated", limit, error)]
+        rows += [("difference / error", (limit - expected) / np.maximum(np.hypot(error, own), 1e-12), None)]
+        for name, M, e in rows:
             cells = [f"{m:8.4f}" + ("" if e is None else f" +- {e[i + 2]:.4f}") for i, m in enumerate(M[2:])]
             print(f"{case if name == 'theory' else '':28s}" + " ".join(f"{cell:>16s}" for cell in cells) + f"  {name}")
+
+
+def extrapolated(keys: list[tuple[str, int, float]], M: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """M(d, rate) = limit + a / d + b rate by weighted least squares: the limit and its error at each time.
+
+    Two learning rates share their data, and so do not err independently; the error is too large for that.
+    """
+    design = np.array([[1.0, 1_000 / d, 100 * rate] for _, d, rate in keys])
+    limit, spread = M[0].copy(), np.zeros(M.shape[1])
+    for at in np.flatnonzero(error.min(axis=0) > 0):
+        weighted = design / error[:, at, None]
+        covariance = np.linalg.inv(weighted.T @ weighted)
+        limit[at] = (covariance @ weighted.T @ (M[:, at] / error[:, at]))[0]
+        spread[at] = covariance[0, 0] ** 0.5
+    return limit, spread
 
 
 if __name__ == "__main__":

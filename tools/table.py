@@ -27,14 +27,18 @@ class Table:
             return {tuple(row[key] for key in self.keys): row for row in csv.DictReader(file)}
 
     def __contains__(self, keys: tuple[object, ...]) -> bool:
-        return tuple(str(key) for key in keys) in self.rows()
+        return tuple(_written(key) for key in keys) in self.rows()
 
     def add(self, row: dict[str, object], *, digits: int = 6) -> None:
         """One row more, at once, or another in its place: numbers with so many digits, the rest as it prints."""
-        written = {k: f"{v:.{digits}g}" if isinstance(v, float) else str(v) for k, v in row.items()}
+        written = {name: _written(value, digits) for name, value in row.items()}
         rows = self.rows() | {tuple(written[key] for key in self.keys): written}
         self.path.parent.mkdir(exist_ok=True)
         with self.path.open("w", newline="") as file:
             writer = csv.DictWriter(file, self.columns, lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows.values())
+
+
+def _written(value: object, digits: int = 6) -> str:
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
