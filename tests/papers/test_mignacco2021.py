@@ -15,6 +15,7 @@ from dimfree.papers.mignacco2021 import (
     conventions,
     equations,
     generalization,
+    mean_field,
     noise,
     random_starts,
     ridges,
@@ -201,6 +202,13 @@ def test_times_are_whole_steps_and_errors_are_of_datasets():
     # Runs that are the same on each dataset: two numbers, not eight.
     values = np.repeat([1.0, 3.0], 4)
     np.testing.assert_allclose(conventions.standard_error(values, 2), 1.0)
+
+
+def test_theories_of_several_starts_keep_their_times():
+    coarse, fine = np.array([0.0, 1.0, 4.0]), np.array([0.0, 1.0, 2.0, 4.0])
+    times, curves = mean_field.on_one_grid([coarse, fine], [3 * coarse, fine**2])
+    np.testing.assert_array_equal(times, fine)
+    np.testing.assert_allclose(curves, [[0.0, 3.0, 6.0, 12.0], [0.0, 1.0, 4.0, 16.0]])
 
 
 def test_the_temperature_is_switched_off():

@@ -1,6 +1,7 @@
 """Figures 1, 5 and 6: simulations against dynamical mean-field theory."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import jax
@@ -62,6 +63,12 @@ def _solved(algorithm: ReusedData, overlap: float, theory: _Theory, seed: int) -
         paths=theory.paths,
         most_populations=theory.populations,
     )
+
+
+def on_one_grid(grids: Sequence[np.ndarray], curves: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Curves, each over its own times, over those of the finest grid: the solver takes the steps each needs."""
+    times = max(grids, key=len)
+    return times, np.stack([np.interp(times, grid, curve) for grid, curve in zip(grids, curves, strict=True)])
 
 
 def _both(runs: Measured, solution: DMFTSolution, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -139,14 +146,17 @@ def fig1(size: Size) -> Reproduction:
     averaged = [measure(plan, descent, warm(m0), seed=1) for m0 in _STARTS]
     alike = [measure(one, descent, warm(m0), seed=11) for m0 in _STARTS]
     solutions = [_solved(descent, m0, theory, 21) for m0 in _STARTS]
+    grids = [each.time for each in solutions]
+    theory_time, m_theory = on_one_grid(grids, [np.asarray(each.mean.M)[:, 0, 0] for each in solutions])
+    _, m_theory_error = on_one_grid(grids, [each.standard_error["M"] for each in solutions])
     data = xarray.Dataset(
         {
             "m": (("start", "run", "time"), np.stack([each.m for each in averaged])),
             "m_one_dataset": (("start", "run_on_it", "time"), np.stack([each.m for each in alike])),
-            "m_theory": (("start", "theory_time"), np.stack([np.asarray(s.mean.M)[:, 0, 0] for s in solutions])),
-            "m_theory_error": (("start", "theory_time"), np.stack([s.standard_error["M"] for s in solutions])),
+            "m_theory": (("start", "theory_time"), m_theory),
+            "m_theory_error": (("start", "theory_time"), m_theory_error),
         },
-        coords={"start": list(_STARTS), "time": averaged[0].time, "theory_time": solutions[0].time},
+        coords={"start": list(_STARTS), "time": averaged[0].time, "theory_time": theory_time},
         attrs={"d": plan.d, "learning_rate": plan.rate},
     )
     figure, axes = panels(2, 3, width=4.4, height=3.3)
