@@ -204,6 +204,14 @@ def test_times_are_whole_steps_and_errors_are_of_datasets():
     np.testing.assert_allclose(conventions.standard_error(values, 2), 1.0)
 
 
+def test_the_largest_rise_is_of_the_average_and_its_error_of_the_runs():
+    # Two datasets of two runs; levels differ by 10 between them, rises from the second time to the fourth are 2 and 4.
+    level, rise = np.array([[0.0], [0.0], [10.0], [10.0]]), np.array([[2.0], [2.0], [4.0], [4.0]])
+    values = level + np.array([1.0, 0.0, 0.0, 0.0, -5.0]) + rise * np.array([0.0, 0.0, 0.5, 1.0, 1.0])
+    np.testing.assert_allclose(ridges.largest_rise(values, 2), (3.0, 1.0))
+    assert ridges.largest_rise(-np.cumsum(np.ones((4, 5)), axis=1), 2) == (0.0, 0.0)
+
+
 def test_theories_of_several_starts_keep_their_times():
     coarse, fine = np.array([0.0, 1.0, 4.0]), np.array([0.0, 1.0, 2.0, 4.0])
     times, curves = mean_field.on_one_grid([coarse, fine], [3 * coarse, fine**2])

@@ -127,6 +127,15 @@ def standard_error(values: np.ndarray, datasets: int) -> np.ndarray:
     return np.asarray(np.std(groups, axis=0, ddof=1) / datasets**0.5)
 
 
+def difference(one: np.ndarray, other: np.ndarray, datasets: int) -> tuple[float, float]:
+    """By how much the mean over runs exceeds that of others on the same data and starts, with its standard error."""
+    if one.shape == other.shape:
+        error = standard_error(one - other, datasets)
+    else:  # some diverged
+        error = np.hypot(standard_error(one, datasets), standard_error(other, datasets))
+    return float(one.mean() - other.mean()), float(error)
+
+
 def mean_squared_error(q: ArrayLike, m: ArrayLike, q0: ArrayLike = 1.0) -> np.ndarray:
     """Eq. (B.8), as printed: of the absolute value of a fresh teacher field."""
     q, m = np.asarray(q, float), np.asarray(m, float)

@@ -16,6 +16,7 @@ from .conventions import (
     START,
     Measured,
     Plan,
+    difference,
     measure,
     standard_error,
     warm,
@@ -110,15 +111,6 @@ def _performance(found: list[Measured], plan: Plan) -> list[np.ndarray]:
     return [each.m[:, each.time >= plan.end / 10].mean(axis=1) for each in found]
 
 
-def _gap(one: np.ndarray, other: np.ndarray, plan: Plan) -> tuple[float, float]:
-    """How much better runs are than others on the same data and from the same starts, with its standard error."""
-    if one.shape == other.shape:
-        error = standard_error(one - other, plan.datasets)
-    else:  # some diverged
-        error = np.hypot(standard_error(one, plan.datasets), standard_error(other, plan.datasets))
-    return float(one.mean() - other.mean()), float(error)
-
-
 def _claims(found: dict[str, list[Measured]], size: Size, plan: Plan) -> tuple[Claim, ...]:
     claims = []
     for what, words in (("batch", "batch fraction"), ("persistence", "persistence"), ("temperature", "temperature")):
@@ -129,7 +121,7 @@ def _claims(found: dict[str, list[Measured]], size: Size, plan: Plan) -> tuple[C
         )
         if size == "full":
             best = int(np.argmax([each.mean() for each in value]))
-            gaps = [_gap(value[best], value[end], plan) for end in (0, -1)]
+            gaps = [difference(value[best], value[end], plan.datasets) for end in (0, -1)]
             claims.append(
                 Claim(
                     f"Fig. 4, {words}",
@@ -144,7 +136,7 @@ def _claims(found: dict[str, list[Measured]], size: Size, plan: Plan) -> tuple[C
                 )
             )
         elif what != "batch":
-            gap, error = _gap(value[len(curves) // 2], value[-1], plan)
+            gap, error = difference(value[len(curves) // 2], value[-1], plan.datasets)
             claims.append(
                 Claim(
                     f"Fig. 4, {words}, largest",
