@@ -253,7 +253,7 @@ def figb4(size: Size) -> Reproduction:
         panel.plot(each.time + plan.rate, np.median(each.m, axis=0), color="black", linewidth=1.6, label="median")
         panel.axvline(persistence, color="grey", linewidth=1, linestyle=":", label=r"$t = \tau$")
         over_time(panel, OVERLAP, rf"({'abcd'[number]})  $\tau$ = {persistence:g}")
-        panel.legend(loc="lower left")
+        panel.legend(loc="upper left")
     caption(figure, f"Persistent SGD, {SETTING}; {plan.described()}")
     return Reproduction(data, figure, _figb4_claims(found, plan, size))
 
