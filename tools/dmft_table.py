@@ -22,6 +22,7 @@ import dimfree
 
 TIMES = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0])
 SIMULATIONS = [(1_000, 0.01, 128), (1_000, 0.02, 128), (2_000, 0.01, 64), (4_000, 0.01, 32)]  # d, learning rate, runs
+MORE_RUNS = {"persistent SGD, 3 samples": 3, "Langevin, 3 samples": 5}  # times; from a small overlap they spread more
 LOSS = dimfree.LocalFields(
     lambda student, teacher, noise, readout: (student[0] ** 2 - teacher[0] ** 2) ** 2 / 4, width=1, teacher_width=1
 )
@@ -73,7 +74,7 @@ def measure(cases: list[str]) -> None:
             if (case, d, rate) in TABLE:
                 continue
             began = time.perf_counter()
-            M, error, number = simulation(case, d, rate, runs) if d else theory(case)
+            M, error, number = simulation(case, d, rate, runs * MORE_RUNS.get(case, 1)) if d else theory(case)
             seconds = time.perf_counter() - began
             numbers = [f"{x:.5f}" for x in (*M, *error)]
             TABLE.add(dict(zip(COLUMNS, (case, d, rate, number, *numbers, f"{seconds:.0f}"), strict=True)))

@@ -212,6 +212,22 @@ def test_the_largest_rise_is_of_the_average_and_its_error_of_the_runs():
     assert ridges.largest_rise(-np.cumsum(np.ones((4, 5)), axis=1), 2) == (0.0, 0.0)
 
 
+def test_low_ridges_are_compared_on_the_same_data_until_they_are_at_rest(monkeypatch):
+    plan = conventions.Plan(40, 8, 4, 0.02, 0.2)
+    monkeypatch.setattr(ridges, "_AT_REST", plan)
+    start, errors = ridges.start_of_ridge(), {}
+    for ridge in (0.0, 0.1):
+        algorithm = conventions.algorithms(plan.rate, sphere=False, ridge=ridge)["persistent SGD"]
+        errors[ridge] = ridges.fresh_error(conventions.measure(plan, algorithm, start, seed=15))[:, -1]
+    # Worse by 1 on each dataset than without ridge, so that there is no error; far worse, but on one dataset alone.
+    sure, unsure = errors[0.0] + 1.0, errors[0.1] + np.repeat([9.0, 0.0, 0.0, 0.0], 2)
+    first, _ = ridges._low_ridges(sure)
+    _, second = ridges._low_ridges(unsure)
+    assert (first.verdict, second.verdict) == ("agrees", "differs")
+    assert "lower by 1.000 +- 0.000" in first.remark
+    assert "lower by 2.250 +- 2.250" in second.remark
+
+
 def test_theories_of_several_starts_keep_their_times():
     coarse, fine = np.array([0.0, 1.0, 4.0]), np.array([0.0, 1.0, 2.0, 4.0])
     times, curves = mean_field.on_one_grid([coarse, fine], [3 * coarse, fine**2])
