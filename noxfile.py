@@ -12,9 +12,9 @@ nox.options.sessions = ["lint", "tests", "docs"]
 
 
 def install(session: nox.Session, *extras: str) -> None:
-    """Install the checkout with `extras`, unless the session uses the active environment."""
+    """Install the checkout, library and papers, with `extras`, unless the session uses the active environment."""
     if session.venv_backend != "none":
-        session.install("--editable", f".[{','.join(extras)}]" if extras else ".")
+        session.install("--editable", f".[{','.join(extras)}]" if extras else ".", "--editable", "./papers")
 
 
 @nox.session

@@ -13,6 +13,7 @@ import nbclient
 sys.path[:0] = [str(Path(__file__).parent / "_ext"), str(Path(__file__).parent.parent / "tools")]
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("JAX_ENABLE_X64", "1")  # what importing dimfree says otherwise would be on every page
 os.environ.pop("MPLBACKEND", None)  # a backend from outside would keep figures out of the pages
 importlib.import_module("fast_compilation").compile_fast()
 

@@ -1,19 +1,34 @@
 """DMFT: exact spectra where the loss is quadratic, simulations where it is not, and that wrong kernels are noticed."""
 
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.integrate
 
 import dimfree
 from dimfree.algorithms import GradientDescent, Langevin, MultiPassSGD, PersistentSGD
 from dimfree.limits.dmft import Process
-from dimfree.papers.mignacco2021.equations import over_spectrum
 from dimfree.simulation import simulate_reused
 from dimfree.solving import dmft, populations
 from dimfree.solving.time_grid import halved, refined
 
 KEY = jax.random.key(0)
+
+
+def over_spectrum(function, ratio: float) -> np.ndarray:
+    """The mean of a function over the eigenvalues of X^T X / d, with ratio * d > d rows (Marchenko and Pastur)."""
+    low, high = (1 - ratio**0.5) ** 2, (1 + ratio**0.5) ** 2
+
+    def integrand(angle):
+        value = (low + high) / 2 + (high - low) / 2 * np.cos(angle)
+        return function(value) * ((high - low) / 2 * np.sin(angle)) ** 2 / (2 * np.pi * value)
+
+    return np.asarray(scipy.integrate.quad_vec(integrand, 0, np.pi, epsrel=1e-10)[0])
+
+
 LINEAR = dimfree.LocalFields(
     lambda student, teacher, noise, readout: (student[0] - teacher[0] - 0.5 * noise) ** 2 / 2, width=1, teacher_width=1
 )
@@ -111,7 +126,7 @@ def mistaken(factor):
         def _memory(self, paths, k, recent, left_slope, right_slope, ending):
             return factor * super()._memory(paths, k, recent, left_slope, right_slope, ending)
 
-        def _with_flips(self, memory, kernels, paths, k, impulse, correlation):
+        def with_flips(self, memory, kernels, paths, k, impulse, correlation):
             return memory
 
     return Mistaken
@@ -296,6 +311,40 @@ def test_finished_populations_are_not_done_again(tmp_path):
     np.testing.assert_array_equal(first.mean.M, second.mean.M)
     other = dmft(LINEAR, GradientDescent(0.1, 2.5), start(0.3), 0.3, key=KEY, paths=256, store=tmp_path, flow=False)
     assert not np.array_equal(first.mean.M, other.mean.M)
+
+
+def test_two_schedules_do_not_share_a_checkpoint(tmp_path):
+    def solve(temperature, store):
+        langevin = Langevin(0.1, 2.0, temperature=temperature)
+        return dmft(LINEAR, langevin, start(0.3), 0.3, key=KEY, paths=256, store=store, flow=False).mean.M
+
+    cold, warm = solve(lambda t: 0.5, tmp_path), solve(lambda t: 2.0, tmp_path)
+    np.testing.assert_array_equal(warm, solve(lambda t: 2.0, None))
+    np.testing.assert_array_equal(cold, solve(lambda t: 0.5, tmp_path))
+    assert not np.array_equal(cold, warm)
+
+
+@pytest.mark.timeout(300)  # a pipe must not keep it waiting
+def test_a_damaged_checkpoint_is_said(tmp_path):
+    def solve(store=tmp_path):
+        return dmft(LINEAR, GradientDescent(0.1, 2.0), start(0.3), 0.3, key=KEY, paths=256, store=store, flow=False)
+
+    first = solve()
+    file = sorted(tmp_path.iterdir())[0]
+    whole = file.read_bytes()
+    middle = len(whole) // 2
+    for damaged in (whole[:middle], b"", b"[]", whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]):
+        file.write_bytes(damaged)
+        with pytest.raises(dimfree.InvalidInput, match=r"is damaged .* Remove it"):
+            solve()
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(dimfree.InvalidInput, match="not a file"):
+        solve()
+    file.unlink()  # what the message says to do
+    np.testing.assert_array_equal(solve().mean.M, first.mean.M)
+    with pytest.raises(dimfree.InvalidInput, match="not a directory that can be made"):
+        solve(file / "store")
 
 
 def test_populations_that_all_diverge_are_said_to(capsys):

@@ -56,6 +56,14 @@ BAD = {
     ),
     "negative learning rate": (lambda: dimfree.OnlineSGD(-0.1), "learning_rate = -0.1 was given"),
     "infinite learning rate": (lambda: dimfree.OnlineSGD(jnp.inf), "learning_rate = inf was given; it must be finite"),
+    "schedule that is infinite at the start": (
+        lambda: dimfree.OnlineSGD(lambda alpha: 1 / alpha),
+        r"is inf at alpha = 0, where every run starts.* becomes 1 / \(1 \+ alpha\)",
+    ),
+    "temperature that is infinite at the start": (
+        lambda: dimfree.Langevin(0.1, 2.0, lambda time: 1 / jnp.log(1 + time)),
+        "The schedule given as temperature is inf at time = 0",
+    ),
     "schedule of the wrong shape": (lambda: dimfree.OnlineSGD(lambda alpha: jnp.ones(3)), r"returned shape \(3,\)"),
     "negative noise": (lambda: dimfree.PhaseRetrieval(noise=-1.0), "noise = -1.0 was given"),
     "width zero": (lambda: dimfree.TwoLayer(0), "width = 0 was given; it must be a whole number, at least 1"),
@@ -168,6 +176,9 @@ WRONG_TYPES = {
     "dimfree.simulate(problem, dimfree.GradientDescent(0.1, 2.0), start, 10, 1.0, runs=1, key=key)": "simulate_reused",
     "dimfree.random_state(sgd, 10, key=key)": "pass a problem",
     "dimfree.plot.flow(problem)": "pass a limit",
+    # What prints on several lines is said on one.
+    "dimfree.plot.compare(dimfree.information_exponent('erf'))": "given Information exponent of erf: 1 order 0 1 2 3",
+    "dimfree.plot.compare(problem)": "from dimfree.solve or dimfree.simulate, or what dimfree.dmft gives",
     "dimfree.plot.distances(problem)": "what dimfree.check(...) gives",
     "dimfree.TwoLayer(2, normalisation='max')": "choose one of mean, sqrt, sum",
     "dimfree.TwoLayer(2, activation=3.0)": "3.0",

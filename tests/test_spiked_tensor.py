@@ -56,6 +56,20 @@ def test_the_step_has_the_law_of_full_tensors(order, d, rate):
             assert scipy.stats.ks_2samp(direct, np.asarray(ours)[:, 0, 0]).pvalue > 1e-4 / 4
 
 
+@pytest.mark.parametrize(("order", "rate"), [(2, 0.03), (3, 0.01)])
+def test_in_one_dimension_x_stays_along_v_and_has_the_law_of_numbers(order, rate):
+    """Kolmogorov-Smirnov for M after eight steps; false alarm 1e-4 for each order."""
+    snr, runs, steps = 1.5, 6000, 8
+    x = tensor_sgd(order, snr, rate, np.full((runs, 1), 0.6), steps, np.random.default_rng(order))
+    problem, start = dimfree.SpikedTensor(order, snr), dimfree.State(Q=[[0.36]], M=[[0.6]])
+    times = np.array([0.0, steps])
+    algorithm, key = dimfree.OnlineSGD(rate), jax.random.key(order)
+    final = dimfree.simulate(problem, algorithm, start, 1, times, runs=runs, key=key).final
+    Q, M = np.asarray(final.Q)[:, 0, 0], np.asarray(final.M)[:, 0, 0]
+    np.testing.assert_allclose(Q, M**2, rtol=1e-9, atol=1e-12)
+    assert scipy.stats.ks_2samp(x[:, 0], M).pvalue > 1e-4
+
+
 @pytest.mark.parametrize("order", [2, 3, 4])
 def test_the_covariance_of_an_increment_is_that_of_full_tensors(order):
     """The gradient is linear in the noise: its covariance is that map times its transpose, without any sampling."""

@@ -7,12 +7,39 @@ Importing the package is cheap: a name is imported from its module when it is fi
 import importlib
 import os
 import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
-# Limits are solved to tolerances that single precision cannot hold, and JAX decides precision once for the process.
-# An explicit JAX_ENABLE_X64=0 in the environment is respected.
-if os.environ.setdefault("JAX_ENABLE_X64", "1") not in ("0", "false", "False") and "jax" in sys.modules:
-    sys.modules["jax"].config.update("jax_enable_x64", True)
+_unsaid: list[str] = []  # what a user must hear once, as soon as the process is seen to be theirs
+
+
+def _say(stacklevel: int) -> None:
+    while _unsaid:
+        warnings.warn(_unsaid.pop(), stacklevel=stacklevel)  # so that it points at the user's line
+
+
+def _switch_to_double_precision() -> None:
+    """Limits are solved to tolerances that single precision cannot hold, and JAX has one precision for a process.
+
+    A choice made in the environment is left alone: in single precision everything that computes refuses.
+    """
+    jax = sys.modules.get("jax")
+    if "JAX_ENABLE_X64" in os.environ or (jax is not None and jax.config.jax_enable_x64):
+        return
+    _unsaid.append(
+        "dimfree computes in double precision and has switched JAX to it, for the whole process: arrays that your own "
+        "JAX code makes from now on are float64 unless it asks for another type. If that is what you want, say so "
+        'before you import dimfree, with jax.config.update("jax_enable_x64", True) or JAX_ENABLE_X64=1 in the '
+        "environment, and this is not said again."
+    )
+    if jax is None:
+        os.environ["JAX_ENABLE_X64"] = "1"  # importing JAX here would take a second; who uses a name is told then
+    else:
+        jax.config.update("jax_enable_x64", True)
+        _say(stacklevel=4)
+
+
+_switch_to_double_precision()
 
 if TYPE_CHECKING:
     from . import plot, quadratic
@@ -46,7 +73,8 @@ if TYPE_CHECKING:
     from .gaussian.hermite import hermite_coefficients
     from .gaussian.rules import GaussHermite, Sobol
     from .limits import RescaledLimit, gradient_flow, linear_noise, mean_field, ode, rescaled, rescaled_overlaps, sde
-    from .papers import Claim, Reproduction, claims, reproduce
+    from .papers.claims import Claim
+    from .papers.figures import Reproduction, claims, reproduce
     from .problems import (
         LocalFields,
         Mixture,
@@ -180,7 +208,8 @@ _HOMES = {
         "sample_complexity",
     ),
     "symbolic": ("SymbolicLimit", "equations"),
-    "papers": ("Claim", "Reproduction", "claims", "reproduce"),
+    "papers.claims": ("Claim",),
+    "papers.figures": ("Reproduction", "claims", "reproduce"),
     "state": ("State", "WideState"),
     "studies": ("Study", "open_study"),
     "simulation": ("random_state", "simulate", "simulate_reused"),
@@ -207,12 +236,13 @@ _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f".{name}", __name__)
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version("dimfree")
-    if name not in _MODULE_OF:
+    if name not in _MODULE_OF and name not in _MODULES:
         raise AttributeError(f"dimfree has no public name {name!r}; it has {', '.join(__all__)}.")
+    _say(stacklevel=3)
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
     value = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
     globals()[name] = value
     return value

@@ -1,23 +1,64 @@
-"""A function of many inputs, some at a time."""
+"""A function of many inputs, some at a time, so that memory stays bounded."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.extend import core
+
+# Numbers in the largest array of a batch: 32 MB in double precision. A compiled batch holds a few of them.
+NUMBERS = 2**22
 
 
-def map_in_batches(function: Callable[[Any], Any], inputs: Any, at_most: int) -> Any:
+def map_in_batches(function: Callable[[Any], Any], inputs: Any, at_most: int | None = None) -> Any:
     """The results of a function for each entry along the leading axis of its inputs, in batches of one size.
 
-    `jax.lax.map` with a batch size compiles the function once for the batches and again for what is left over.
+    A batch is as large as `NUMBERS` allows: the largest array that the function makes of one entry, times the entries
+    of the batch. A single entry may need more.
+
+    **Arguments:**
+
+    - `function`: of one entry; it is traced once, also where a batch is left over.
+    - `inputs`: pytree of arrays with the same leading axis; leaves that are not arrays are passed on as they are.
+    - `at_most`: entries in a batch, where fewer are faster than memory would allow.
+
+    **Returns:** what the function returns, with the leading axis of the inputs.
     """
-    number = jax.tree.leaves(inputs)[0].shape[0]
-    batches = -(-number // at_most)
+    arrays, rest = eqx.partition(inputs, eqx.is_array)
+    number = jax.tree.leaves(arrays)[0].shape[0]
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), arrays)
+    program, made = jax.make_jaxpr(lambda entry: function(eqx.combine(entry, rest)), return_shape=True)(one)
+    fitting = max(1, NUMBERS // max(1, _largest(program.jaxpr)))
+    batches = -(-number // min(fitting, at_most or fitting))
+
+    def many(entries: Any) -> Any:
+        found = jax.vmap(core.jaxpr_as_fun(program))(*jax.tree.leaves(entries))
+        return jax.tree.unflatten(jax.tree.structure(made), found)
+
     if batches <= 1:
-        return jax.vmap(function)(inputs)
+        return many(arrays)
     size = -(-number // batches)
-    # The last entry fills the last batch up.
+    # The last entry fills the last batch up. `jax.lax.map` with a batch size would compile what is left over again.
     entries = jnp.minimum(jnp.arange(batches * size), number - 1).reshape(batches, size)
-    found = jax.lax.map(lambda these: jax.vmap(function)(jax.tree.map(lambda leaf: leaf[these], inputs)), entries)
+    found = jax.lax.map(lambda these: many(jax.tree.map(lambda leaf: leaf[these], arrays)), entries)
     return jax.tree.map(lambda leaf: leaf.reshape(batches * size, *leaf.shape[2:])[:number], found)
+
+
+def _largest(program: core.Jaxpr) -> int:
+    """Numbers in the largest array that a program makes of its inputs, inside loops and branches too."""
+    depending, largest = set(program.invars), 0
+    for step in program.eqns:
+        # What does not depend on the inputs is there once, however many entries there are.
+        if depending.isdisjoint(each for each in step.invars if isinstance(each, core.Var)):
+            continue
+        depending.update(step.outvars)
+        inner = core.jaxprs_in_params(step.params)
+        largest = max([largest, *map(_size, step.outvars), *map(_largest, inner)])
+    return largest
+
+
+def _size(variable: core.Var) -> int:
+    return math.prod(getattr(variable.aval, "shape", ()))

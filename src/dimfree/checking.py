@@ -1,13 +1,15 @@
 """Do theory and simulation agree, at the right rate? The commuting square, for any problem."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import jax
 import numpy as np
 
 from .algorithms import OnlineSGD
 from .algorithms.schedules import Schedule
-from .errors import InvalidInput, positive_integer, positive_number
+from .analysis.uncertainty import log_median
+from .errors import InvalidInput, positive_integer, positive_number, shown
 from .limits import MeanLimit, ode
 from .problems import Problem
 from .simulation import simulate
@@ -18,6 +20,7 @@ from .trajectory import Outcome
 _RATE, _TOLERANCE = -0.5, 0.2
 _DRIFT_ERRORS = 6.0  # of Student's t with 63 degrees of freedom: a false alarm once in 10^4 checks of 500 coordinates
 _FEWEST_RUNS = 16  # with fewer, the standard error of a step is itself too uncertain for a verdict
+_TINY = 1e-300  # in place of zero, which has no logarithm
 _TIMES = 41  # the same for every simulation, so that all of them are one compilation
 
 
@@ -29,9 +32,11 @@ class CheckResult:
 
     - `agrees`: whether the distance between simulation and limit falls as d^-1/2, for Q, M and the readout each, and
       the drift at the start is that of single steps of SGD.
-    - `slope`: slope of log distance in log d, for all entries of the State together.
+    - `slope`, `slope_error`: slope of log distance in log d, for all entries of the State together, and its standard
+      error.
     - `slopes`: the same for Q, M and the readout apart.
-    - `dimensions`, `distances`: typical (median over runs) largest distance up to the last alpha, for each d.
+    - `dimensions`, `distances`: typical (median over runs) largest distance up to the last alpha, for each d;
+      `distance_errors`: their standard errors, relative.
     - `diverged`: fraction of runs that diverged, for each d.
     - `drift`: (coordinate, drift of the limit, simulated drift, its standard error) at the start, worst first.
     """
@@ -41,11 +46,17 @@ class CheckResult:
     slopes: dict[str, float]
     dimensions: tuple[int, ...]
     distances: tuple[float, ...]
+    distance_errors: tuple[float, ...]
     diverged: tuple[float, ...]
     drift: tuple[tuple[str, float, float, float], ...]
     alpha: float
     expectation: str
     expectation_error: float
+
+    @property
+    def slope_error(self) -> float:
+        x = np.log(self.dimensions) - np.mean(np.log(self.dimensions))
+        return float(np.linalg.norm(x * np.asarray(self.distance_errors)) / np.sum(x**2))
 
     @property
     def drift_deviation(self) -> float:
@@ -61,13 +72,15 @@ class CheckResult:
         )
         lines = [
             verdict,
-            f"  slope of log(distance) in log(d): {self.slope:.2f} (expected {_RATE} +- {_TOLERANCE}), "
-            f"up to alpha = {self.alpha:g}",
+            f"  slope of log(distance) in log(d): {self.slope:.2f} +- {self.slope_error:.2f} (expected {_RATE} within "
+            f"{_TOLERANCE}), up to alpha = {self.alpha:g}",
             "  by entry: " + ", ".join(f"{name} {slope:.2f}" for name, slope in self.slopes.items()),
-            "         d   distance   diverged",
+            "         d   distance      +-   diverged",
             *(
-                f"  {d:8d}   {distance:8.5f}   {fraction:8.1%}"
-                for d, distance, fraction in zip(self.dimensions, self.distances, self.diverged, strict=True)
+                f"  {d:8d}   {distance:8.5f}  {error:6.1%}   {fraction:8.1%}"
+                for d, distance, error, fraction in zip(
+                    self.dimensions, self.distances, self.distance_errors, self.diverged, strict=True
+                )
             ),
             f"  averages by: {self.expectation}"
             + (f", estimated error of the drift {self.expectation_error:.1e}" if self.expectation_error else ""),
@@ -115,6 +128,8 @@ def check(
     - `runs`: simulations for each d, at least 16: their spread says what a difference means.
     """
     runs = positive_integer(runs, "runs", minimum=_FEWEST_RUNS)
+    if not isinstance(dimensions, Sequence | np.ndarray) or isinstance(dimensions, str):
+        raise InvalidInput(f"dimensions = {shown(dimensions)} was given; give values of d, such as (100, 400, 1600).")
     dimensions = tuple(positive_integer(d, "dimensions") for d in dimensions)
     if len(set(dimensions)) < 2:
         raise InvalidInput(
@@ -127,7 +142,7 @@ def check(
         rate = algorithm.learning_rate
         alpha = 2.0 if isinstance(rate, Schedule) else float(0.5 / np.clip(np.asarray(rate), 0.1, 1.0))
     positive_number(alpha, "alpha", meaning=" (samples per dimension)")
-    times = np.linspace(0.0, alpha, _TIMES)
+    times = np.linspace(0.0, float(alpha), _TIMES)
     theory = solve(limit, start, times)
     if int(theory.outcome) == Outcome.DIVERGED:
         raise InvalidInput(
@@ -142,7 +157,7 @@ def check(
     moving = {"Q": not (algorithm.sphere and problem.width == 1), "M": True, "readout": limit.coordinates.readout_size}
     names = [name for name, moves in moving.items() if moves]
     distances: dict[str, list[float]] = {name: [] for name in ("all", *names)}
-    diverged = []
+    diverged, errors = [], []
     for index, d in enumerate(dimensions):
         simulated = simulate(problem, algorithm, start, d, times, runs=runs, key=jax.random.key(100 + index))
         completed = np.asarray(simulated.outcome) == Outcome.COMPLETED
@@ -157,7 +172,9 @@ def check(
             entry, path = np.asarray(getattr(simulated.state, name)), np.asarray(getattr(theory.state, name))
             sup[name] = np.abs(entry - path).reshape(runs, -1).max(axis=1)
             distances[name].append(float(np.median(sup[name][completed])))
-        distances["all"].append(float(np.median(np.max(list(sup.values()), axis=0)[completed])))
+        largest = np.max(list(sup.values()), axis=0)[completed]
+        distances["all"].append(float(np.median(largest)))
+        errors.append(log_median(np.maximum(largest, _TINY))[1])
     slopes = {name: _slope(dimensions, values) for name, values in distances.items()}
     slope = slopes.pop("all")
     result = CheckResult(
@@ -166,6 +183,7 @@ def check(
         slopes=slopes,
         dimensions=dimensions,
         distances=tuple(distances["all"]),
+        distance_errors=tuple(errors),
         diverged=tuple(diverged),
         drift=_compare_drift(limit, start, runs),
         alpha=alpha,
@@ -178,7 +196,7 @@ def check(
 
 
 def _slope(dimensions, distances) -> float:
-    return float(np.polyfit(np.log(dimensions), np.log(np.maximum(distances, 1e-300)), 1)[0])
+    return float(np.polyfit(np.log(dimensions), np.log(np.maximum(distances, _TINY)), 1)[0])
 
 
 def _generic_start(problem: Problem) -> State:

@@ -1,13 +1,12 @@
 """What to cite for what was used."""
 
 import importlib.metadata
-import re
-import unicodedata
 from typing import Any
 
 from .algorithms import OnlineSGD, PersistentSGD, ReusedData
 from .errors import InvalidInput
 from .limits import DiffusionLimit, LinearNoiseLimit, MeanFieldLimit, MeanLimit, RescaledLimit
+from .printing import in_a_line
 from .problems import Problem
 from .solving import DMFTSolution
 from .trajectory import Trajectory
@@ -102,28 +101,6 @@ def cite(*objects: Any) -> str:
     return "\n\n".join([_own_entry(), *(_ENTRIES[key] for key in _ENTRIES if key in keys)])
 
 
-def reference(key: str) -> str:
-    """A source in one line of text: authors, year, where it is; its key where there is no entry."""
-    if key not in _ENTRIES:
-        return key
-    fields = {
-        name: " ".join(value.split())
-        for name, value in re.findall(r"(\w+)\s*= \{((?:[^{}]|\{[^{}]*\})*)\}", _ENTRIES[key])
-    }
-    names = [author.split(",")[0] for author in fields["author"].split(" and ")]
-    authors = " & ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-    where = fields.get("journal") or fields.get("booktitle") or fields.get("howpublished", "")
-    place = f"{where} {fields['volume']} ({fields['pages']})" if "pages" in fields else where
-    link = f"<https://arxiv.org/abs/{fields['eprint']}>" if "eprint" in fields else ""
-    link = f"<https://doi.org/{fields['doi']}>" if "doi" in fields else link
-    text = ", ".join(part for part in (f"{authors} {fields['year']}", place, link) if part)
-    return (
-        re.sub(r"\{\\'(\w)\}", lambda match: unicodedata.normalize("NFC", match[1] + "\u0301"), text)
-        .replace("``", '"')
-        .replace("''", '"')
-    )
-
-
 def _sources(item: Any) -> tuple[str, ...]:
     if isinstance(item, Problem):
         return item.sources
@@ -146,7 +123,8 @@ def _sources(item: Any) -> tuple[str, ...]:
         return (*item.problem.sources, *_LIMITS.get(limit, ()))
     called = f" Call it first: {item.__name__}(...)." if isinstance(item, type) or callable(item) else ""
     raise InvalidInput(
-        f"cite was given {item!r:.80}; pass problems, algorithms, limits (dimfree.ode(...)) or trajectories.{called}"
+        f"cite was given {in_a_line(item)}; pass problems, algorithms, limits (dimfree.ode(...)) or trajectories."
+        f"{called}"
     )
 
 

@@ -1,5 +1,6 @@
 """Checks at the edge of the library: what was given, what is wrong, what to do."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -8,10 +9,21 @@ import numpy as np
 from jax.core import Tracer
 
 _MOST_NEURONS = 10**7
+_LARGEST_INTEGER = 2**53  # whole numbers up to here are numbers in double precision too
+_MEMORY_WHERE_NOBODY_KNOWS = 2**34
 
 
 class InvalidInput(ValueError):
     """An argument that the library cannot work with, said in the user's words."""
+
+
+def check_precision() -> None:
+    """Refuse single precision, in which limits would be wrong without a word. Every door of the library looks here."""
+    if jax.dtypes.canonicalize_dtype(np.float64) != np.float64:
+        raise InvalidInput(
+            "JAX computes in single precision here; dimfree needs double precision. Switch it on with "
+            'jax.config.update("jax_enable_x64", True), and leave JAX_ENABLE_X64=0 out of the environment.'
+        )
 
 
 def is_concrete(*values: Any) -> bool:
@@ -27,10 +39,12 @@ def require(condition: Any, message: str) -> None:
 
 def positive_integer(value: Any, name: str, *, minimum: int = 1, maximum: int | None = None) -> int:
     """`value` as an int of at least `minimum`, or an error that names it."""
+    check_precision()
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < minimum:
-        raise InvalidInput(f"{name} = {value!r} was given; it must be a whole number, at least {minimum}.")
-    if maximum is not None and value > maximum:
-        raise InvalidInput(f"{name} = {value!r} was given; it must be at most {maximum:,}.")
+        raise InvalidInput(f"{name} = {shown(value)} was given; it must be a whole number, at least {minimum}.")
+    maximum = _LARGEST_INTEGER if maximum is None else maximum
+    if value > maximum:
+        raise InvalidInput(f"{name} = {shown(value)} was given; it must be at most {maximum:,}.")
     return int(value)
 
 
@@ -41,14 +55,14 @@ def neurons(value: Any, name: str) -> int:
 
 def check_key(key: Any) -> None:
     """An error in words if what was given as a random key is a seed, or nothing of the kind."""
-    words = f"key = {key!r} was given; give a random key, such as jax.random.key(0)."
+    words = f"key = {shown(key)} was given; give a random key, such as jax.random.key(0)."
     require(isinstance(key, jax.Array) and (jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key) or key.ndim), words)
 
 
 def check_finite(array: Any, name: str) -> None:
     """Check that an array, where there is one, has finite entries; traced values pass."""
     if array is not None and is_concrete(array):
-        require(np.isfinite(np.asarray(array)), f"{name} = {array} was given; it must be finite numbers.")
+        require(np.isfinite(np.asarray(array)), f"{name} = {shown(array)} was given; it must be finite numbers.")
 
 
 def nonnegative_number(value: Any, name: str, *, meaning: str = "") -> None:
@@ -62,12 +76,85 @@ def positive_number(value: Any, name: str, *, meaning: str = "") -> None:
 
 
 def _check_number(value: Any, name: str, allowed: Callable[[Any], Any], wanted: str, meaning: str) -> None:
-    if np.ndim(value) > 0:
-        raise InvalidInput(f"{name} = {value} was given; it must be one number{meaning}. Use jax.vmap to go over many.")
-    if not is_concrete(value):
-        return
-    try:
+    check_precision()
+    if real_array(value, name, f"a number{meaning}").ndim > 0:
+        raise InvalidInput(
+            f"{name} = {shown(value)} was given; it must be one number{meaning}. Use jax.vmap to go over many."
+        )
+    if is_concrete(value):
         number = np.asarray(value, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{name} = {value!r} was given; it must be a number{meaning}.") from error
-    require(np.isfinite(number) and allowed(number), f"{name} = {value} was given; it must be {wanted}.")
+        require(np.isfinite(number) and allowed(number), f"{name} = {shown(value)} was given; it must be {wanted}.")
+
+
+def real_array(value: Any, name: str, wanted: str = "real numbers") -> Any:
+    """`value` as an array of floats, or an error that names it: words, complex numbers and ragged lists are none.
+
+    **Returns:** an array of JAX where one was given, else of NumPy.
+    """
+    array: Any
+    try:
+        array = value if isinstance(value, jax.Array) else np.asarray(value)
+        kind = getattr(array.dtype, "kind", "")  # random keys have none
+        numbers = kind in ("b", "i", "u")
+        # NumPy keeps whole numbers that are too large for it as objects.
+        large = kind == "O" and all(isinstance(each, int) for each in array.flat)
+        if numbers or large or jax.numpy.issubdtype(array.dtype, np.floating):
+            return array.astype(float)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise InvalidInput(f"{name} = {shown(value)} was given; it must be {wanted}.")
+
+
+def shown(value: Any) -> str:
+    """What was given, for an error: in full where it is short."""
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"about {'-' * (value < 0)}10^{value.bit_length() * 0.30103:.0f}"  # Python does not print the longest
+    try:
+        words = repr(value) if isinstance(value, str | bytes | list | tuple | dict) else str(value)
+    except Exception:  # whatever an object does when it is printed
+        words = f"an object of type {type(value).__name__}"
+    return words if len(words) <= 200 else f"{words[:100]} ... {words[-50:]}"
+
+
+# Memory.
+
+
+def check_memory(needed: float, what: str, remedy: str) -> None:
+    """Refuse what surely needs more memory than is free, before anything is allocated.
+
+    **Arguments:**
+
+    - `needed`: bytes, from below: what works is never refused.
+    - `what`: needs them, for the error, such as "64 runs"; `remedy`: what to do.
+    """
+    free = free_memory()
+    if needed > free:
+        raise InvalidInput(f"{what} would take {in_bytes(needed)} of memory; {in_bytes(free)} are free. {remedy}")
+
+
+def free_memory() -> float:
+    """Bytes that are free where arrays are kept: on the devices, or in this machine's memory and swap."""
+    statistics = jax.devices()[0].memory_stats() or {}
+    if "bytes_limit" in statistics:
+        return float(statistics["bytes_limit"] - statistics.get("bytes_in_use", 0)) * len(jax.devices())
+    try:
+        with open("/proc/meminfo") as file:
+            known = {
+                name: 1024.0 * float(value.split()[0]) for name, _, value in (line.partition(":") for line in file)
+            }
+        free = known["MemAvailable"] + known.get("SwapFree", 0.0)
+    except (OSError, KeyError, ValueError):
+        known_pages = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})
+        pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known_pages else 0
+        free = float(pages or _MEMORY_WHERE_NOBODY_KNOWS)
+    try:
+        with open("/sys/fs/cgroup/memory.max") as file:  # of a container
+            return min(free, float(file.read()))
+    except (OSError, ValueError):
+        return free
+
+
+def in_bytes(number: float) -> str:
+    """A size of memory in words, in the unit that is read best."""
+    unit = next((unit for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB") if (number := number / 1024) < 1), "EiB")
+    return f"{number * 1024:.3g} {unit}"

@@ -8,6 +8,8 @@ import numpy as np
 
 from .errors import is_concrete
 
+_MESSAGE = 80  # characters of what was given that a message repeats
+
 
 def as_call(module: Any, **fields: Any) -> str:
     """`Name(field=value, ...)` on one line, with numbers in place of array descriptions."""
@@ -37,3 +39,9 @@ def _short(value: Any) -> str:
     if callable(value) and hasattr(value, "__name__"):
         return value.__name__
     return repr(value)
+
+
+def in_a_line(thing: Any) -> str:
+    """What was given, for a message: as it prints, on one line and not longer than that."""
+    words = " ".join(repr(thing).split())
+    return words if len(words) <= _MESSAGE else f"{words[: _MESSAGE - 4]} ..."

@@ -10,6 +10,7 @@ import yaml
 from .errors import InvalidInput
 
 _LARGEST_FILE = 2**20
+_LONGEST_NUMBER = 400  # characters: the largest float has 309 digits before its point
 _FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")  # YAML takes 1e-3 for a word
 
 
@@ -47,7 +48,7 @@ def with_numbers(value: Any) -> Any:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """YAML without aliases, by which a small file can stand for a huge one, and without repeated names."""
+    """YAML without aliases, by which a small file can stand for a huge one, without repeated names and odd numbers."""
 
     def compose_node(self, parent, index):
         if self.check_event(yaml.events.AliasEvent):
@@ -59,3 +60,15 @@ class _PlainLoader(yaml.SafeLoader):
         if repeated := [name for name, times in counts.items() if times > 1]:
             raise yaml.YAMLError(f"{', '.join(sorted(repeated))} is given twice")
         return super().construct_mapping(node, deep=deep)
+
+    def construct_number(self, node):
+        if len(node.value) > _LONGEST_NUMBER:
+            raise yaml.YAMLError(f"a number has {len(node.value):,} characters; at most {_LONGEST_NUMBER} are read")
+        if ":" in node.value:
+            raise yaml.YAMLError(f"{node.value} is a number to base 60 in YAML; write it without colons, or in quotes")
+        whole = node.tag.endswith(":int")
+        return self.construct_yaml_int(node) if whole else self.construct_yaml_float(node)
+
+
+for _tag in ("int", "float"):
+    _PlainLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", _PlainLoader.construct_number)

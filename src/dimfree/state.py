@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from .errors import InvalidInput, check_finite, is_concrete, require
+from .errors import InvalidInput, check_finite, check_precision, is_concrete, real_array, require
 
 
 class State(eqx.Module):
@@ -43,7 +43,8 @@ class State(eqx.Module):
         P: ArrayLike | Array | None = None,
         readout: ArrayLike | Array | None = None,
     ):
-        Q, M = jnp.asarray(Q, float), jnp.asarray(M, float)
+        check_precision()
+        Q, M = jnp.asarray(real_array(Q, "Q")), jnp.asarray(real_array(M, "M"))
         if Q.ndim < 2 or Q.shape[-1] != Q.shape[-2]:
             raise InvalidInput(f"Q has shape {Q.shape}; it must be square, (p, p), one row for each student.")
         if M.ndim != Q.ndim or M.shape[:-1] != Q.shape[:-1]:
@@ -51,11 +52,11 @@ class State(eqx.Module):
                 f"M has shape {M.shape} and Q {Q.shape}; M must be (p, k), one row for each of {Q.shape[-1]} students."
             )
         k = M.shape[-1]
-        P = jnp.broadcast_to(jnp.eye(k), (*M.shape[:-2], k, k)) if P is None else jnp.asarray(P, float)
+        P = jnp.broadcast_to(jnp.eye(k), (*M.shape[:-2], k, k)) if P is None else jnp.asarray(real_array(P, "P"))
         if P.shape != (*M.shape[:-2], k, k):
             raise InvalidInput(f"P has shape {P.shape}; with M of shape {M.shape} it must be {(*M.shape[:-2], k, k)}.")
         self.Q, self.M, self.P = Q, M, P
-        self.readout = None if readout is None else jnp.asarray(readout, float)
+        self.readout = None if readout is None else jnp.atleast_1d(jnp.asarray(real_array(readout, "readout")))
         if self.readout is not None and self.readout.shape[:-1] != Q.shape[:-2]:
             raise InvalidInput(
                 f"readout has shape {self.readout.shape}; its leading axes must be those of Q, {Q.shape}."
@@ -116,19 +117,20 @@ class WideState(eqx.Module):
         cosine_variance: ArrayLike | Array = 0.0,
         density: bool = False,
     ):
-        M, q_perp = jnp.asarray(M, float), jnp.asarray(q_perp, float)
+        check_precision()
+        M, q_perp = jnp.asarray(real_array(M, "M")), jnp.asarray(real_array(q_perp, "q_perp"))
         if M.ndim < 2 or q_perp.shape != M.shape[:-1]:
             raise InvalidInput(
                 f"M has shape {M.shape} and q_perp {q_perp.shape}; M must be (p, k) and q_perp (p,), one number for "
                 "each student."
             )
         batch, k = M.shape[:-2], M.shape[-1]
-        P = jnp.broadcast_to(jnp.eye(k), (*batch, k, k)) if P is None else jnp.asarray(P, float)
+        P = jnp.broadcast_to(jnp.eye(k), (*batch, k, k)) if P is None else jnp.asarray(real_array(P, "P"))
         if P.shape != (*batch, k, k):
             raise InvalidInput(f"P has shape {P.shape}; with M of shape {M.shape} it must be {(*batch, k, k)}.")
         self.M, self.q_perp, self.P = M, q_perp, P
-        self.readout = None if readout is None else jnp.asarray(readout, float)
-        self.cosine_variance = jnp.broadcast_to(jnp.asarray(cosine_variance, float), batch)
+        self.readout = None if readout is None else jnp.asarray(real_array(readout, "readout"))
+        self.cosine_variance = jnp.broadcast_to(jnp.asarray(real_array(cosine_variance, "cosine_variance")), batch)
         self.density = density
 
     @staticmethod
@@ -189,6 +191,7 @@ def check_wide_state(state: WideState, *, sphere: bool) -> None:
 
 def check_state(state: State, *, sphere: bool) -> None:
     """Refuse overlaps that no weights can have (traced values pass)."""
+    check_precision()
     if not is_concrete(state):
         return
     # NumPy, because inside jit even operations on known numbers are traced.

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .errors import InvalidInput, is_concrete
+from .batches import map_in_batches
+from .errors import InvalidInput, check_memory, is_concrete, real_array, shown
 from .problems.base import Problem
 from .state import State, WideState
 
@@ -33,6 +34,7 @@ class Outcome(enum.IntEnum):
     STEP_LIMIT = 3
 
 
+_UNITS = {"alpha": "samples per dimension", "time": "learning_rate x steps"}
 _OUTCOME_WORDS = {
     Outcome.COMPLETED: "completed",
     Outcome.STOPPED: "stopped at the event",
@@ -86,10 +88,7 @@ class Trajectory(eqx.Module):
     @functools.cached_property
     def risk(self) -> Float[Array, "*axes"]:
         """The mean loss of a fresh sample at each State."""
-        risk = _risk
-        for _ in range(self.alpha.ndim - 1):  # axes that a vmap around the whole computation has added
-            risk = eqx.filter_vmap(risk)
-        return risk(self.problem, self.state)
+        return _risk(self.problem, self.state, self.alpha.ndim - 1)
 
     @property
     def final(self) -> AnyState:
@@ -168,7 +167,10 @@ class Trajectory(eqx.Module):
 
 
 @eqx.filter_jit
-def _risk(problem: Problem, state: State | WideState):
+def _risk(problem: Problem, state: State | WideState, added: int):
+    """The risk of every State, where a vmap around the whole computation has added axes to problem and State."""
+    if added:
+        return map_in_batches(lambda of: _risk(of[0], of[1], added - 1), (problem, state))
     return problem.risk(state)
 
 
@@ -177,8 +179,12 @@ def _version() -> str:
     return importlib.metadata.version("dimfree")
 
 
-def provenance(**settings: Any) -> tuple[tuple[str, str], ...]:
+def provenance(*, key: Any = None, **settings: Any) -> tuple[tuple[str, str], ...]:
     """What a result records of how it was made; traced settings are left out."""
+    if isinstance(key, jax.Array) and is_concrete(key):
+        with jax.ensure_compile_time_eval():  # the key may be known inside of a program that is being traced
+            key = np.asarray(jax.random.key_data(key))
+    settings["key"] = key
     recorded = {name: str(value) for name, value in settings.items() if value is not None and is_concrete(value)}
     return tuple(
         {
@@ -190,23 +196,64 @@ def provenance(**settings: Any) -> tuple[tuple[str, str], ...]:
     )
 
 
-def save_alphas(alpha: Any, *, clock: str = "alpha") -> Float[Array | np.ndarray, " times"]:
-    """The times to save at: those given, or 201 even ones up to a given end; `clock` names them in errors."""
-    # NumPy where it can be: inside jit the result is then still a number that can be looked at.
-    library = np if is_concrete(alpha) else jnp
-    alphas = library.asarray(alpha, float)
+def save_alphas(
+    alpha: Any, state_bytes: int = 8, *, runs: int = 1, clock: str = "alpha"
+) -> Float[Array | np.ndarray, " times"]:
+    """The times to save at: those given, or 201 even ones up to a given end; refused if their States do not fit.
+
+    **Arguments:**
+
+    - `alpha`: what the user gave; `clock` names it in errors.
+    - `state_bytes`, `runs`: what is saved at each time by each run, and how many runs there are.
+    """
+    times = alpha.shape[0] if getattr(alpha, "shape", ()) else 201
+    # Before the times themselves are looked at: there may be too many of them already.
+    check_memory(
+        times * runs * state_bytes,
+        f"{runs:,} {'runs' if runs > 1 else 'run'} at {times:,} times, {state_bytes:,} bytes each,",
+        f"Take fewer runs, or fewer times ({clock}).",
+    )
+    if isinstance(alpha, jax.Array) and is_concrete(alpha):
+        alpha = np.asarray(alpha)  # so that inside jit it stays numbers that can be looked at
+    alphas = real_array(alpha, clock, f"an end, or increasing times, in real numbers of {_UNITS[clock]}")
+    concrete = isinstance(alphas, np.ndarray)
+    library = np if concrete else jnp
     if alphas.ndim == 0:
-        if is_concrete(alphas) and not (np.isfinite(float(alphas)) and float(alphas) > 0):
-            unit = {"alpha": "samples per dimension", "time": "learning_rate x steps"}[clock]
-            raise InvalidInput(f"{clock} = {alpha} was given; the end must be positive ({unit}).")
+        if concrete and not (np.isfinite(float(alphas)) and float(alphas) > 0):
+            raise InvalidInput(f"{clock} = {shown(alpha)} was given; the end must be positive ({_UNITS[clock]}).")
         return library.linspace(0.0, alphas, 201)
     if alphas.ndim != 1 or alphas.shape[0] < 2:
         raise InvalidInput(f"{clock} has shape {alphas.shape}; give an end, or at least two increasing times.")
-    if isinstance(alphas, np.ndarray) and not (
-        np.isfinite(alphas).all() and alphas[0] >= 0 and (np.diff(alphas) > 0).all()
-    ):
-        raise InvalidInput(f"{clock} = {alpha} was given; it must be finite, increasing times, the first at least 0.")
+    if concrete and not (np.isfinite(alphas).all() and alphas[0] >= 0 and (np.diff(alphas) > 0).all()):
+        raise InvalidInput(
+            f"{clock} = {shown(alpha)} was given; it must be finite, increasing times, the first at least 0."
+        )
     return alphas
+
+
+def steps_at(alphas: Float[np.ndarray, " times"], each: float, words: str) -> Int[np.ndarray, " times"]:
+    """How many steps are made by these times, rounded, where a step takes `each`; none, or too many, are refused.
+
+    **Arguments:**
+
+    - `words`: what a step takes, for errors, such as "batch_size / d".
+    """
+    steps = np.round(alphas / each)
+    if steps[-1] < 1:
+        raise InvalidInput(f"The end, {float(alphas[-1]):g}, is less than one step, {words} = {each:g}.")
+    if not steps[-1] <= 2**53:
+        raise InvalidInput(
+            f"The end, {float(alphas[-1]):g}, is {steps[-1]:.3g} steps of {words} = {each:g}: centuries of computing. "
+            "Take an earlier end."
+        )
+    return steps.astype(int)
+
+
+def bytes_of_state(problem: Problem, *, wide: bool = False) -> int:
+    """Bytes of a State of a problem, or of a WideState, which has no overlaps among students."""
+    p, k = problem.width, problem.teacher_width
+    readout = 0 if problem.readout is None else problem.readout.size
+    return 8 * ((p if wide else p * p) + p * k + k * k + readout)
 
 
 def check_fits(problem: Problem, start: State | WideState) -> None:
@@ -227,7 +274,7 @@ def check_start(problem: Problem, start: State, *, trained: bool) -> State:
     """The start with the readout filled in, or an error if it does not fit the problem."""
     if not isinstance(start, State):
         raise InvalidInput(
-            f"start = {start!r} was given; pass dimfree.State(Q=..., M=...) or dimfree.random_state(...)."
+            f"start = {shown(start)} was given; pass dimfree.State(Q=..., M=...) or dimfree.random_state(...)."
         )
     check_fits(problem, start)
     if trained and problem.readout_of(start) is None:

@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
+import scipy.special
 
 import dimfree
 from dimfree.analysis.exit_formulas import exit_formulas, first_passage, overlap_noise
-from dimfree.analysis.exit_times import METHODS, Fallen, deterministic_exits, exit_time
+from dimfree.analysis.exit_times import METHODS, Fallen, deterministic_exits, dressed_exits, exit_time
 from dimfree.analysis.plateau import centre, rest
 from dimfree.limits import increment_covariance
 
@@ -181,6 +182,25 @@ def test_an_activation_of_the_users_own_and_a_plateau_with_overlap():
         times = exit_time(problem, algorithm, d=2_000, threshold=0.2, **options)
         error = np.hypot(times.simulated.error, times.dressed.error)
         assert abs(times.simulated.mean - times.dressed.mean) < 4 * error + 0.03 * times.simulated.mean
+
+
+def test_dressed_starts_have_the_spread_of_the_noise_that_was_collected():
+    """From no overlap at all, the overlap at the time of dressing is the noise: Gaussian, of known variance.
+
+    The mean exit time then follows, up to the threshold; half the variance is 9 standard errors longer.
+    """
+    d, threshold, noise_at, number = 10**8, 0.01, 30.0, 1024
+    problem, algorithm = network(1, 1, 0.0, sphere=True)
+    limit = dimfree.ode(problem, algorithm)
+    growth = exit_formulas(limit, d, threshold).growth_rate
+    starts = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], number, axis=0), centre(problem))
+    stop = Fallen(problem, jnp.asarray((1 - threshold) * float(problem.risk(centre(problem)))))
+    times = dressed_exits(limit, starts, d, noise_at, 400.0, stop, key=jax.random.key(0))
+    variance = 0.05**2 * overlap_noise(1, 1, 0.0, 1.0) / d * np.expm1(2 * growth * noise_at) / (2 * growth)
+    mean_log_square = np.log(2 * variance) + scipy.special.digamma(0.5)
+    expected = noise_at + (np.log(threshold) - mean_log_square) / (2 * growth)
+    assert abs(times.mean() - expected) < 4 * times.std() / np.sqrt(number) + 0.01 / growth
+    assert times.std() == pytest.approx(np.pi / np.sqrt(2) / (2 * growth), rel=0.1)
 
 
 @pytest.mark.slow

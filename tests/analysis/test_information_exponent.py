@@ -1,5 +1,7 @@
 """Information exponents and leaps of known targets, their invariance, and the drift that they predict."""
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -103,6 +105,28 @@ def test_a_student_sees_only_the_orders_that_it_has():
     assert "sees nothing" in repr(blind)
 
 
+def he9(x):
+    return (x**9 - 36 * x**7 + 378 * x**5 - 1260 * x**3 + 945 * x) / math.sqrt(math.factorial(9))
+
+
+@pytest.mark.parametrize(
+    ("target", "directions", "low", "high"),
+    [
+        (lambda z: z[0] + he9(z[0]) * z[1], 2, "d for 1 of 2 directions; the others are not seen up to order 8", "d"),
+        (
+            lambda z: z[0] + z[1] ** 2 + he9(z[0]) * z[1],
+            2,
+            "d log d by orders up to 8; higher ones may need fewer",
+            "d",
+        ),
+        (he9, 1, "at least d^8, as nothing is seen up to order 8", "d^8"),
+    ],
+)
+def test_the_number_of_samples_carries_its_condition_where_the_order_was_a_cut_off(target, directions, low, high):
+    assert dimfree.information_exponent(target, directions=directions).sample_complexity == low
+    assert dimfree.information_exponent(target, 10, directions=directions).sample_complexity == high
+
+
 @pytest.mark.parametrize(("size", "expected"), [(1e-6, 1), (1e-14, 3)])
 def test_what_counts_as_zero_is_said(size, expected):
     found = dimfree.information_exponent(lambda x: x**3 - 3 * x + size * x)
@@ -126,8 +150,9 @@ def test_the_exponent_prints_in_words():
     text = repr(dimfree.information_exponent(staircase, 4, directions=3))
     assert "Information exponent of staircase: 1" in text
     assert "1 direction by a leap of 1, then 1 direction" in text
-    assert "of the order d, with a learning rate that is fixed" in text
-    assert "d^2, with a learning rate that is of the order d^-0.5" in repr(dimfree.information_exponent("he3"))
+    assert "learning rate: fixed; samples: of the order d" in text
+    he3 = repr(dimfree.information_exponent("he3"))
+    assert "learning rate: of the order d^-0.5; samples: of the order d^2" in he3
     assert "1 of 2 directions are not seen" in repr(dimfree.information_exponent(TARGETS["unseen"][0], 4, directions=2))
 
 

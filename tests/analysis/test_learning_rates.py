@@ -5,10 +5,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
+import scipy.stats
 
 import dimfree
 from dimfree.analysis.exit_times import Fallen, deterministic_exits, random_starts
-from dimfree.analysis.learning_rates import _mean_exit, best_learning_rate, best_schedule
+from dimfree.analysis.learning_rates import _mean_exit, best_learning_rate, best_schedule, many_starts
 from dimfree.analysis.plateau import rest
 
 KEY = jax.random.key(0)
@@ -25,6 +27,14 @@ def test_one_student_has_its_known_optimum_and_stability_limit():
     assert found.stable_below == pytest.approx(1 / 6, rel=2e-3)
     assert not found.is_limited_by_stability
     assert found.learning_rate == found.fastest
+    assert found.fastest_error < 1e-6  # the exit times of all starts have their minimum there
+    # A small overlap grows at this rate from a Gaussian start; the logarithm of its square has variance pi^2 / 2.
+    growth = 4 / 12 * (1 - 6 / 12)
+    start = np.log(1e-6) + scipy.special.digamma(0.5) + np.log(2)
+    assert len(found.exits.times) == 1024
+    assert abs(found.exit_time - (np.log(0.02) - start) / (2 * growth)) < 4 * found.exit_time_error + 0.1
+    assert found.exit_time_error == pytest.approx(np.pi / np.sqrt(2) / (2 * growth) / np.sqrt(1024), rel=0.1)
+    assert f"alpha = {found.exit_time:.5g} +- {found.exit_time_error:.2g}" in repr(found)
 
 
 @pytest.mark.slow
@@ -73,7 +83,8 @@ def test_the_slope_of_the_exit_time_is_that_of_differences():
 def test_where_no_closed_form_exists_a_scan_finds_the_same(problem, rate, sphere, d):
     algorithm = dimfree.OnlineSGD(rate, sphere=sphere)
     found = best_learning_rate(problem, algorithm, d, 0.1, key=KEY)
-    starts = random_starts(problem, d, 8, key=KEY)
+    starts = many_starts(problem, algorithm, d, KEY)
+    starts = jax.tree.map(lambda leaf: leaf[:8], starts)  # those of the search
     floor = found.fastest * 2.0**-6
     level = 0.9 * float(problem.risk(rest(dimfree.ode(problem, dimfree.OnlineSGD(floor, sphere=sphere)))))
 
@@ -91,22 +102,24 @@ def test_where_no_closed_form_exists_a_scan_finds_the_same(problem, rate, sphere
         scanned[0] + np.argmin(curve(np.linspace(scanned[0], scanned[-1], 2001))) * (scanned[-1] - scanned[0]) / 2000
     )
     assert found.fastest == pytest.approx(minimum, rel=0.01)
-    assert found.fastest_exit_time == pytest.approx(curve(found.fastest), rel=2e-3)
+    mean = found.fastest_exits.times[:8][leaves].mean()
+    assert mean == pytest.approx(curve(found.fastest), rel=2e-3)
 
 
 @pytest.mark.slow
 def test_a_schedule_reaches_the_target_before_the_best_constant_rate_and_is_checked_by_a_solve():
     problem, algorithm, d = dimfree.PhaseRetrieval(2), dimfree.OnlineSGD(0.2, sphere=True), 10_000
     schedule, when = best_schedule(problem, algorithm, d, target=0.01, key=KEY)
-    starts = random_starts(problem, d, 8, key=KEY)
+    starts = many_starts(problem, algorithm, d, KEY)
 
-    def mean_time(rate):
+    def times(rate):
         limit = dimfree.ode(problem, dimfree.OnlineSGD(rate, sphere=True))
-        return deterministic_exits(limit, starts, 500.0, Fallen(problem, 0.015)).mean()
+        return deterministic_exits(limit, starts, 500.0, Fallen(problem, 0.015))
 
-    assert mean_time(schedule) == pytest.approx(when, rel=1e-4)
-    constants = [mean_time(rate) for rate in np.linspace(0.1, 0.33, 12)]
-    assert when < 0.98 * min(constants)
+    assert times(schedule).mean() == pytest.approx(when.mean, rel=1e-4)
+    assert when.error == pytest.approx(np.std(times(schedule)) / np.sqrt(len(when.times)), rel=1e-2)
+    constants = [times(rate).mean() for rate in np.linspace(0.1, 0.33, 12)]
+    assert when.mean < 0.98 * min(constants)
 
 
 @pytest.mark.slow
@@ -114,15 +127,39 @@ def test_the_gain_of_width_is_that_of_theory_and_smaller_where_the_end_state_mus
     problem, algorithm, d, threshold = dimfree.PhaseRetrieval(2), dimfree.OnlineSGD(0.2, sphere=True), 10**12, 0.02
     found = dimfree.overparameterisation_gain(problem, algorithm, d, threshold, key=KEY)
 
+    starts = many_starts(problem, algorithm, d, KEY)
+
     def exit_time(p, rate):  # of the linearised ODE from these starts, whose overlaps are all that is random in it
         growth = 4 * rate / p * (1 - rate / p * (1 + 1 / p + 4 / p**2))
-        overlaps = np.sum(np.square(random_starts(dimfree.PhaseRetrieval(p), d, 8, key=KEY).M), axis=(1, 2))
+        overlaps = np.sum(np.square(starts.M[:, :p]), axis=(1, 2))  # the narrow student is the first of the wide ones
         return np.mean(np.log(threshold * (p + 1) / 2 / overlaps)) / (2 * growth)
 
     narrow = exit_time(1, 1 / 12)
     assert found.fastest_gain == pytest.approx(narrow / exit_time(2, fastest_rate(2, 0.0)), rel=0.01)
     assert found.gain == pytest.approx(narrow / exit_time(2, 2 / 6), rel=0.01)
     assert found.gain < 0.98 * found.fastest_gain
+
+
+@pytest.mark.slow
+def test_exit_times_and_gains_of_many_keys_scatter_as_their_errors_say():
+    """Twelve keys; chi square of twelve values with eleven degrees of freedom, false alarm 1e-4 on each side."""
+    problem, algorithm, d = dimfree.PhaseRetrieval(2), dimfree.OnlineSGD(0.2, sphere=True), 3_000
+    found = [dimfree.overparameterisation_gain(problem, algorithm, d, key=jax.random.key(s)) for s in range(12)]
+    for value, error in (("gain", "gain_error"), ("fastest_gain", "fastest_gain_error")):
+        values, errors = (np.array([getattr(each, name) for each in found]) for name in (value, error))
+        low, high = scipy.stats.chi2.ppf([1e-4, 1 - 1e-4], 11)
+        assert low < np.sum(((values - values.mean()) / errors) ** 2) < high, (values, errors)
+    for width in ("wide", "narrow"):
+        values, errors = (
+            np.array([getattr(getattr(each, width), name) for each in found])
+            for name in ("exit_time", "exit_time_error")
+        )
+        assert low < np.sum(((values - values.mean()) / errors) ** 2) < high, (values, errors)
+    apart = [
+        each.gain * np.hypot(*(each_.exit_time_error / each_.exit_time for each_ in (each.wide, each.narrow)))
+        for each in found
+    ]
+    assert np.mean([each.gain_error for each in found]) < 0.9 * np.mean(apart)  # what common starts save
 
 
 def test_a_search_that_cannot_succeed_says_why():

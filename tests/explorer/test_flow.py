@@ -30,6 +30,10 @@ def test_one_student_on_the_sphere_rests_where_its_scalar_ode_does():
     )
     axes = dimfree.plot.flow(seen, axes=dimfree.plot.panels()[0])
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["at rest, stable", "at rest, unstable"]
+    unstable, stable = axes.lines[-2:]
+    np.testing.assert_allclose(unstable.get_xdata(), [0.0], atol=1e-7)
+    np.testing.assert_allclose(np.sort(stable.get_xdata()), [-end, end], atol=1e-7)
+    assert stable.get_zorder() > unstable.get_zorder()
 
 
 @pytest.mark.slow
@@ -76,6 +80,7 @@ def test_a_plane_is_drawn_with_its_lines_and_points():
     np.testing.assert_allclose(unstable.get_xydata(), [[0.0, 0.0]])
     np.testing.assert_allclose(stable.get_xydata(), [[1.0, 1.0], [-1.0, 1.0]])
     assert (unstable.get_color(), stable.get_color()) == ("white", "#222222")
+    assert stable.get_zorder() > unstable.get_zorder()
     np.testing.assert_allclose(axes.collections[0].get_segments()[1], seen.paths[1])
     tips = np.asarray(axes.collections[1].get_offsets())
     np.testing.assert_allclose(tips[1], [-0.6, 0.6])  # the first time after a third of the way

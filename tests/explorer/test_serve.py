@@ -1,5 +1,6 @@
 """Who can reach the explorer, and what is said when it cannot start."""
 
+import asyncio
 import socket
 import sys
 import urllib.request
@@ -8,7 +9,7 @@ import pytest
 from browser import server
 
 from commands import call
-from dimfree.explorer import serve
+from dimfree.explorer import guard, serve
 from processes import listening, printed_by
 
 
@@ -122,3 +123,77 @@ def test_it_listens_on_this_machine_only_and_its_server_ends_with_it():
         assert process.wait(30) == 0
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), 2)
+
+
+# Requests of other pages: a name that points here (DNS rebinding), a websocket from elsewhere. Written by hand,
+# because browsers and libraries set these headers themselves.
+
+OWN = "127.0.0.1:{port}"
+FOREIGN = {
+    "a rebound name": ("evil.example:{port}", None),
+    "a rebound name without its port": ("evil.example", None),
+    "a name that begins as ours": ("127.0.0.1.evil.example:{port}", None),
+    "a name and a user": ("127.0.0.1@evil.example:{port}", None),
+    "no name": ("", None),
+    "not a port": ("127.0.0.1:x", None),
+    "two hosts": ("127.0.0.1:{port}\r\nHost: evil.example", None),
+    "a page from elsewhere": (OWN, "http://evil.example"),
+    "a page of another server of this machine": (OWN, "http://127.0.0.1:1"),
+    "a page without an origin": (OWN, "null"),
+    "a rebound page": ("evil.example:{port}", "http://evil.example:{port}"),
+}
+NAMES_OF_OURS = ("127.0.0.1:{port}", "localhost:{port}", "[::1]:{port}", "localhost:9999")  # the last through a tunnel
+WEBSOCKET = (
+    "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
+
+def answer(port: int, path: str, host: str, origin: str | None, more: str = "Connection: close\r\n") -> str:
+    """The first lines of what the server answers."""
+    lines = f"GET {path} HTTP/1.1\r\nHost: {host.format(port=port)}\r\n{more}"
+    lines += "" if origin is None else f"Origin: {origin.format(port=port)}\r\n"
+    with socket.create_connection(("127.0.0.1", port), 30) as connection:
+        connection.sendall(f"{lines}\r\n".encode())
+        received = b""
+        while b"\r\n\r\n" not in received and (part := connection.recv(65_536)):
+            received += part
+        while more.startswith("Connection: close") and (part := connection.recv(65_536)):
+            received += part
+    return received.decode("latin-1")
+
+
+def test_requests_to_another_name_or_by_another_page_are_refused():
+    with server() as (address, _):
+        port = int(address.rpartition(":")[2])
+        socket_path = "/ws?session_id=s_abc123"
+        for host in NAMES_OF_OURS:
+            assert "dimfree explorer" in answer(port, "/", host, None), host
+            assert answer(port, "/", host, f"http://{host}").startswith("HTTP/1.1 200"), host
+            opened = answer(port, socket_path, host, f"http://{host}", WEBSOCKET)
+            assert opened.startswith("HTTP/1.1 101"), (host, opened)
+        for name, (host, origin) in FOREIGN.items():
+            for path, more in (
+                ("/", "Connection: close\r\n"),
+                ("/health", "Connection: close\r\n"),
+                (socket_path, WEBSOCKET),
+            ):
+                got = answer(port, path, host, origin, more)
+                # What is no HTTP at all is refused before: 400.
+                assert got.startswith(("HTTP/1.1 403", "HTTP/1.1 400")), (name, path, got[:200])
+                assert "dimfree explorer" not in got, (name, path)
+
+
+def test_a_name_of_the_machine_is_its_own_where_it_listens_to_others():
+    asked = []
+
+    async def app(scope, receive, send):
+        asked.append(dict(scope["headers"])[b"host"])
+
+    async def nothing(*_):
+        return None
+
+    guarded = guard.guarded(app, "lecture.example.org")
+    for host in ("lecture.example.org:8000", socket.gethostname(), "10.0.0.7:8000", "other.example.org:8000"):
+        asyncio.run(guarded({"type": "http", "headers": [(b"host", host.encode())]}, nothing, nothing))
+    assert asked == [b"lecture.example.org:8000", socket.gethostname().encode(), b"10.0.0.7:8000"]

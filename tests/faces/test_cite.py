@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import dimfree
-from dimfree.citations import reference
 
 
 def keys(text: str) -> set[str]:
@@ -81,12 +80,3 @@ def test_entries_come_once_and_their_braces_close():
 def test_what_cannot_be_cited_is_said(given, words):
     with pytest.raises(dimfree.InvalidInput, match=words):
         dimfree.cite(given)
-
-
-def test_a_source_in_one_line():
-    assert reference("mignacco2021") == (
-        "Mignacco, Urbani & Zdeborová 2021, Machine Learning: Science and Technology 2 (035029), "
-        "<https://arxiv.org/abs/2103.04902>"
-    )
-    assert reference("saad1995").startswith("Saad & Solla 1995, Physical Review E 52 (4225")
-    assert "<" not in reference("loureiro2023")

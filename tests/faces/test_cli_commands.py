@@ -131,8 +131,8 @@ def test_check_of_a_real_problem_agrees(tmp_path):
     found = json.loads(result.stdout)
     assert found["agrees"] is True
     assert set(found) == {
-        "schema", "dimfree", "problem", "algorithm", "agrees", "slope", "slopes", "alpha", "dimensions", "distances",
-        "diverged", "drift", "expectation", "expectation_error",
+        "schema", "dimfree", "problem", "algorithm", "agrees", "slope", "slope_error", "slopes", "alpha",
+        "dimensions", "distances", "distance_errors", "diverged", "drift", "expectation", "expectation_error",
     }  # fmt: skip
     assert found["dimensions"] == [100, 400, 1600]
     with xarray.open_zarr(tmp_path / "a.zarr", consolidated=False) as data:
@@ -147,6 +147,7 @@ def test_the_exit_code_of_check_is_its_verdict(monkeypatch, tmp_path, agrees, co
         slopes={"Q": -0.01, "M": -0.4},
         dimensions=(100, 400),
         distances=(0.3, 0.29),
+        distance_errors=(0.1, 0.1),
         diverged=(0.0, 0.0),
         drift=(("Q[0,0]", 1.0, 2.0, 0.001),),
         alpha=0.5,

@@ -4,6 +4,7 @@ import dataclasses
 import os
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
@@ -84,6 +85,40 @@ def test_the_line_is_the_theory_and_the_dots_are_the_mean(theory, runs):
     assert legend(axes) == ["ODE", "simulation, d = 100, 8 runs: mean, 10-90%"]
     assert axes.get_ylabel() == "risk"
     assert "samples" in axes.get_xlabel()
+
+
+def test_a_mean_field_solution_is_a_line_with_its_errors_beside_runs(problem):
+    time, populations = np.linspace(0.0, 1.0, 5), 4
+    M = np.linspace(0.2, 0.6, 5) + 0.02 * np.arange(populations)[:, None]
+    Q = np.ones((populations, 5))
+    state = dimfree.State(Q=Q[..., None, None], M=M[..., None, None])
+    made = {"clock": "time", "problem": problem, "alpha": jnp.asarray(time), "state": state}
+    ended = {"outcome": jnp.zeros(populations, int), "stopped_at": jnp.full(populations, jnp.nan)}
+    runs = dimfree.Trajectory(**made, **ended, provenance=(("simulation", "vectors"),))
+    error = np.linspace(0.0, 0.04, 5)
+    solution = dimfree.DMFTSolution(
+        trajectory=dimfree.Trajectory(**made, **ended, provenance=(("limit", "dynamical mean-field theory"),)),
+        mean=dimfree.State(Q=Q[0, :, None, None], M=M[0, :, None, None] + 0.1),  # extrapolated: not that of populations
+        training_loss=np.zeros(5),
+        standard_error={"M": error, "Q": 0 * error, "training_loss": error},
+        step_correction={},
+        correlation=np.zeros((5, 5)),
+        response=np.zeros((5, 4)),
+        force_correlation=np.zeros((4, 4)),
+        memory=np.zeros((4, 5)),
+    )
+    axes = dimfree.plot.compare(solution, runs, quantity="M")
+    line = next(line for line in axes.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 5)
+    np.testing.assert_allclose(line.get_ydata(), M[0] + 0.1)
+    band = np.asarray(axes.collections[0].get_paths()[0].vertices)
+    assert band[:, 1].max() == pytest.approx(M[0, -1] + 0.1 + 2 * 0.04)
+    assert axes.get_xlabel().startswith("time")
+    assert "dynamical mean-field theory" in axes.get_legend().get_texts()[0].get_text()
+    risk = dimfree.plot.compare(solution)
+    spread = np.std(np.asarray(runs.risk), axis=0, ddof=1) / np.sqrt(populations)
+    expected = np.asarray(problem.risk(solution.mean)) + 2 * spread
+    band = np.asarray(risk.collections[0].get_paths()[0].vertices)
+    np.testing.assert_allclose(band[:, 1].max(), expected.max())
 
 
 def test_it_draws_in_given_axes_and_saves(theory, runs, tmp_path):

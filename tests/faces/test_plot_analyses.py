@@ -9,8 +9,20 @@ import dimfree
 
 def test_distances_are_beside_a_line_of_slope_minus_one_half():
     result = dimfree.CheckResult(
-        True, -0.5, {}, (100, 400), (0.2, 0.1), (0.0, 0.0), (("Q[0,0]", 1.0, 1.0, 1.0),), 0.5, "closed form", 0.0
+        agrees=True,
+        slope=-0.5,
+        slopes={},
+        dimensions=(100, 400),
+        distances=(0.2, 0.1),
+        distance_errors=(0.1, 0.2),
+        diverged=(0.0, 0.0),
+        drift=(("Q[0,0]", 1.0, 1.0, 1.0),),
+        alpha=0.5,
+        expectation="closed form",
+        expectation_error=0.0,
     )
+    assert result.slope_error == pytest.approx(np.hypot(0.1, 0.2) / np.log(4))  # of a line through two points
+    assert "-0.50 +- 0.16" in str(result)
     axes = dimfree.plot.distances(result)
     line, dots = axes.get_lines()
     np.testing.assert_allclose(dots.get_ydata(), [0.2, 0.1])

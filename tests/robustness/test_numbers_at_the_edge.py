@@ -287,15 +287,10 @@ def _elsewhere(x64: str, flags: str = "") -> tuple[str, int, np.ndarray]:
 
 
 @pytest.mark.slow
-def test_precisions_and_devices_agree():
+def test_devices_agree():
     kind, devices, double = _elsewhere("1")
     assert (kind, devices) == ("float64", 1)
     kind, devices, spread = _elsewhere("1", "--xla_force_host_platform_device_count=4")
     assert (kind, devices) == ("float64", 4)
     # Runs are the same on any number of devices; sums may be in another order.
     np.testing.assert_allclose(spread, double, rtol=1e-12)
-    kind, devices, single = _elsewhere("0")
-    assert (kind, devices) == ("float32", 1)
-    solved = 3 + 3 * 4  # the solver's numbers come first; random draws are others in single precision
-    np.testing.assert_allclose(single[:solved], double[:solved], rtol=1e-4, atol=1e-5)
-    assert np.isfinite(single).all()

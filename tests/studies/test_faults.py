@@ -1,6 +1,7 @@
 """Whatever is killed, and whenever: the study completes, and its arrays have the bytes of the undisturbed one."""
 
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -120,20 +121,23 @@ def test_scheduler_killed_and_resumed(tmp_path, undisturbed):
 def test_killed_while_writing(tmp_path, undisturbed):
     study, store = write_study(tmp_path, DRAW), tmp_path / "store"
     run(study, store, "--cluster", "inline")
+    whole = shutil.copytree(store, tmp_path / "whole")
     code = f"""
 import numpy as np
+from dimfree.studies.arrays import Arrays
 from dimfree.studies.cells import Layout
 from dimfree.studies.store import Store
-store = Store({str(store)!r})
+store, whole = Store({str(store)!r}), Store({str(whole)!r})
+arrays = Arrays(store.description())
 layout = Layout(store.description())
 tasks = [layout.task(number) for number in range(layout.number_of_tasks)]
-results = [{{name: store.read(name, cells.region) for name in ("mean", "largest", "status")}} for cells in tasks]
+fetch = whole.fetcher(arrays, whole.records(arrays)[0])
+results = [{{name: arrays.read(name, fetch, cells.region) for name in arrays.quantities}} for cells in tasks]
 print("ready", flush=True)
 while True:
     for cells, result in zip(tasks, results):
         store.files.remove(f"done/{{cells.task}}.json")
-        store.write(cells, result)
-        store.mark_done(cells.task, {{"task": cells.task}})
+        store.mark_done(cells.task, {{"chunks": store.write(arrays, cells, result)}})
 """
     rng, partial = random.Random(1), 0
     for _ in range(8):

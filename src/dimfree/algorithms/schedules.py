@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, is_concrete, nonnegative_number, require
+from ..errors import InvalidInput, is_concrete, nonnegative_number, real_array, require
 from ..printing import as_call
 
 
@@ -51,7 +51,7 @@ class PiecewiseLinear(Schedule):
     rates: Float[Array, " n"]
 
     def __init__(self, alphas: ArrayLike | Array, rates: ArrayLike | Array):
-        self.alphas, self.rates = jnp.asarray(alphas, float), jnp.asarray(rates, float)
+        self.alphas, self.rates = jnp.asarray(real_array(alphas, "alphas")), jnp.asarray(real_array(rates, "rates"))
         if self.alphas.ndim != 1 or self.alphas.shape != self.rates.shape or not self.alphas.size:
             raise InvalidInput(
                 f"alphas has shape {self.alphas.shape} and rates {self.rates.shape}; give as many rates as times, at "
@@ -88,6 +88,14 @@ def as_rate(rate: float | Array | Callable | Schedule, name: str, clock: str = "
             ) from error
         if shape != ():
             raise InvalidInput(f"The schedule given as {name} returned shape {shape}; it must return one number.")
+        with jax.ensure_compile_time_eval():
+            first = jnp.asarray(rate(jnp.zeros(())), float)
+        if is_concrete(first):
+            require(
+                np.isfinite(first) and first >= 0,
+                f"The schedule given as {name} is {float(first):g} at {clock} = 0, where every run starts; it must be "
+                f"finite, zero or positive there. 1 / {clock}, for example, becomes 1 / (1 + {clock}).",
+            )
         return FunctionSchedule(rate)
     nonnegative_number(rate, name)
     return jnp.asarray(rate, float)

@@ -15,6 +15,7 @@ from ..trajectory import Outcome, check_starts
 from .components import FixedSet
 from .exit_times import random_starts
 from .plateau import check_moves
+from .uncertainty import fraction_error
 
 _AT_REST = 1e-3  # rate at which a State may still move
 _SAME = 1e-3  # risks that differ by less than this fraction are one
@@ -52,8 +53,8 @@ class Basins:
 
     @property
     def error(self) -> Float[np.ndarray, " m"]:
-        """The standard error of `probability`, that of a binomial law."""
-        return _binomial_error(self.counts, self.starts)
+        """The standard error of `probability`."""
+        return fraction_error(self.counts, self.starts)
 
     @property
     def simulated_probability(self) -> Float[np.ndarray, " m"]:
@@ -63,7 +64,7 @@ class Basins:
     @property
     def simulated_error(self) -> Float[np.ndarray, " m"]:
         """The standard error of `simulated_probability`."""
-        return _binomial_error(self.simulated_counts, self.runs)
+        return fraction_error(self.simulated_counts, self.runs) if self.runs else np.full(len(self.risk), np.nan)
 
     def __str__(self) -> str:
         columns = (self.risk, self.probability, self.error, self.simulated_probability, self.simulated_error)
@@ -81,12 +82,6 @@ class Basins:
         return "\n".join(lines)
 
     __repr__ = __str__
-
-
-def _binomial_error(counts, number: int) -> Float[np.ndarray, " m"]:
-    if not number:
-        return np.full(len(counts), np.nan)
-    return np.sqrt(counts / number * (1 - counts / number) / number)
 
 
 def basins(

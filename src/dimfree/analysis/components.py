@@ -13,6 +13,7 @@ import scipy.sparse.csgraph
 import scipy.spatial.distance
 from jaxtyping import Array, Bool, Float, Int
 
+from ..batches import map_in_batches
 from ..limits import MeanLimit
 from ..solving import solve
 from ..state import State
@@ -199,12 +200,12 @@ def _rank(rows: Float[np.ndarray, "m n"]) -> int:
 
 @eqx.filter_jit
 def _drift(limit: MeanLimit, like: State, points: Float[Array, "r n"]):
-    return jax.vmap(lambda point: limit.vector_field(0.0, point, like))(points)
+    return map_in_batches(lambda point: limit.vector_field(0.0, point, like), points)
 
 
 @eqx.filter_jit
 def _jacobian(limit: MeanLimit, like: State, points: Float[Array, "r n"]):
-    return jax.vmap(jax.jacfwd(lambda point: limit.vector_field(0.0, point, like)))(points)
+    return map_in_batches(jax.jacfwd(lambda point: limit.vector_field(0.0, point, like)), points)
 
 
 @eqx.filter_jit
@@ -217,25 +218,28 @@ def _risk_and_lowest(limit: MeanLimit, like: State, points: Float[Array, "r n"])
 
 @eqx.filter_jit
 def _flow(steps: int, limit: MeanLimit, like: State, points: Float[Array, "r n"], alphas: Float[Array, "r times"]):
-    def path(point, alphas):
+    def path(point_and_alphas):
+        point, alphas = point_and_alphas
         start = limit.coordinates.unpack(point, like)
         return limit.coordinates.pack(solve(limit, start, alphas, steps=steps).state)
 
-    return jax.vmap(path)(points, alphas)
+    return map_in_batches(path, (points, alphas))
 
 
 @eqx.filter_jit
 def _levenberg_marquardt(limit: MeanLimit, like: State, points: Float[Array, "r n"], free: Bool[Array, "r n"]):
     solver = optimistix.LevenbergMarquardt(rtol=1e-10, atol=1e-10)
 
-    def descend(point, free):
+    def descend(point_and_free):
+        point, free = point_and_free
+
         def field(point, _):
             return limit.vector_field(0.0, jnp.where(free, point, 0.0), like)
 
         end = optimistix.least_squares(field, solver, point, max_steps=_DESCENT, throw=False).value
         return jnp.where(free, end, 0.0)
 
-    return jax.vmap(descend)(points, free)
+    return map_in_batches(descend, (points, free))
 
 
 @eqx.filter_jit
@@ -245,7 +249,9 @@ def _newton(limit: MeanLimit, like: State, points: Float[Array, "r n"], free: Bo
     It returns the point and the step that would be next.
     """
 
-    def put_back(point, free):
+    def put_back(point_and_free):
+        point, free = point_and_free
+
         def field(point):
             return limit.vector_field(0.0, jnp.where(free, point, 0.0), like)
 
@@ -259,7 +265,7 @@ def _newton(limit: MeanLimit, like: State, points: Float[Array, "r n"], free: Bo
         point = jax.lax.fori_loop(0, _NEWTON, lambda _, point: point - step(point), point)
         return jnp.stack([point, step(point)])
 
-    return jax.vmap(put_back)(points, free)
+    return map_in_batches(put_back, (points, free))
 
 
 def distinct(

@@ -14,15 +14,16 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..algorithms import OnlineSGD
 from ..algorithms.schedules import FunctionSchedule, Schedule, rate_at
 from ..batches import map_in_batches
-from ..errors import InvalidInput, check_key, positive_integer
+from ..errors import InvalidInput, check_key, check_memory, positive_integer, positive_number, shown
 from ..limits import MeanLimit, linear_noise, ode, sde
 from ..problems import Problem
 from ..simulation import random_state, simulate
 from ..solving import solve
 from ..state import State
-from ..trajectory import Outcome, Trajectory
+from ..trajectory import Outcome, Trajectory, bytes_of_state
 from .exit_formulas import ExitFormulas, exit_formulas
 from .plateau import centre, rest
+from .uncertainty import fraction_error, standard_error
 
 if TYPE_CHECKING:
     import xarray
@@ -34,6 +35,7 @@ _START_NUMBERS = 2**15  # ... but not more numbers to move than this: wide netwo
 _PATIENCE = 8.0  # times the median exit time after which a run counts as one that does not leave
 _SDE_COORDINATES = 30  # with more, a path of the diffusion costs more than a simulation
 _SDE_STEPS = 4_000
+WITHOUT_NOISE = "no noise: too long, however large d is"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -42,7 +44,7 @@ class ExitEstimate:
 
     - `mean`, `error`: over the runs that leave, and its standard error.
     - `quantiles`: the 10%, 50% and 90% quantiles over all runs, infinite where runs that stay are among them.
-    - `stay`: the fraction of runs that do not leave by `limit`.
+    - `stay`, `stay_error`: the fraction of runs that do not leave by `limit`, and its standard error.
     - `times`: of each run; infinite for those that stay.
     - `validity`: when this description holds.
     """
@@ -54,6 +56,10 @@ class ExitEstimate:
     limit: float
     times: Float[np.ndarray, " runs"]
     validity: str
+
+    @property
+    def stay_error(self) -> float:
+        return float(fraction_error(round(self.stay * len(self.times)), len(self.times)))
 
     def __repr__(self) -> str:
         return f"{self.mean:.5g} +- {self.error:.2g}"
@@ -107,6 +113,7 @@ class ExitTime:
                         "quantile_90": estimate.quantiles[2],
                         "runs": len(estimate.times),
                         "stay": estimate.stay,
+                        "stay_error": estimate.stay_error,
                         "validity": estimate.validity,
                     }
                 )
@@ -131,7 +138,7 @@ class ExitTime:
             f"{self.level:.5g}",
             f"  {self.problem!r}",
             f"  {self.algorithm!r}",
-            f"  {'':<20}{'alpha':>10}{'+-':>9}{'10%':>9}{'50%':>9}{'90%':>9}{'stay':>7}  holds for",
+            f"  {'':<20}{'alpha':>10}{'+-':>9}{'10%':>9}{'50%':>9}{'90%':>9}{'stay':>14}  holds for",
         ]
         for row in self.rows():
             columns = (row["mean"], row["error"], row.get("quantile_10"), row["median"], row.get("quantile_90"))
@@ -140,8 +147,8 @@ class ExitTime:
                 f"{'' if value is None else format(value, '.4g'):>{width}}"
                 for value, width in zip(columns, widths, strict=True)
             )
-            stay = f"{row['stay']:.1%}" if row.get("stay") is not None else ""
-            lines.append(f"  {row['description']:<20}{shown}{stay:>7}  {row['validity']}")
+            stay = f"{row['stay']:.1%} +- {row['stay_error']:.1%}" if row.get("stay") is not None else ""
+            lines.append(f"  {row['description']:<20}{shown}{stay:>14}  {row['validity']}")
         lines.append(f"  (alpha is samples / d: multiply by {self.d} for the number of samples)")
         lines += [f"  {note}" for note in self.notes]
         return "\n".join(lines)
@@ -195,9 +202,9 @@ def exit_time(
     check_key(key)
     d = positive_integer(d, "d", minimum=2)
     runs = positive_integer(runs, "runs")
-    asked = tuple(methods)
-    if not asked or not set(asked) <= set(METHODS):
-        raise InvalidInput(f"methods = {asked} was given; choose among {', '.join(METHODS)}.")
+    asked = tuple(methods) if isinstance(methods, Iterable) else ()
+    if not asked or not all(isinstance(each, str) and each in METHODS for each in asked):
+        raise InvalidInput(f"methods = {shown(methods)} was given; choose among {', '.join(METHODS)}.")
     check_threshold(threshold)
     limit = ode(problem, algorithm)
     plateau_risk = float(problem.risk(rest(limit)))
@@ -215,8 +222,7 @@ def exit_time(
         return ExitTime(problem, algorithm, d, threshold, plateau_risk, level, notes=tuple(notes), **found)
 
     start_key, simulation_key, noise_key, path_key = jax.random.split(key, 4)
-    number = max(runs, min(_STARTS, _START_NUMBERS // limit.coordinates.size) if limit.is_closed_form else 0)
-    starts = random_starts(problem, d, number, key=start_key)
+    starts = random_starts(problem, d, number_of_starts(limit, runs), key=start_key)
     first = jax.tree.map(lambda leaf: leaf[:runs], starts)
     horizon, deterministic = _first_exits(limit, starts, stop)
     typical = float(np.median(deterministic))
@@ -226,7 +232,7 @@ def exit_time(
             "are on no plateau. Take a larger d or threshold."
         )
     if "ode" in asked:
-        found["ode"] = _estimate(deterministic, horizon, "no noise: too long, however large d is")
+        found["ode"] = estimated(deterministic, horizon, WITHOUT_NOISE)
     if not np.isfinite(typical):
         notes.append(
             f"The ODE of the median start has not left by alpha = {horizon:.4g}, so neither dressed starts nor paths "
@@ -236,12 +242,12 @@ def exit_time(
     if "dressed" in asked:
         noise_at = _DRESSED_AT * typical
         dressed = dressed_exits(limit, starts, d, noise_at, horizon, stop, key=noise_key)
-        found["dressed"] = _estimate(dressed, horizon, "any d, up to O(1/d)")
+        found["dressed"] = estimated(dressed, horizon, "any d, up to O(1/d)")
     if "sde" in asked:
         if limit.coordinates.size > _SDE_COORDINATES and asked == METHODS:
             notes.append(f"SDE left out: {limit.coordinates.size} coordinates; ask for it with methods=('sde',).")
         else:
-            found["sde"] = _estimate(
+            found["sde"] = estimated(
                 _diffusion_exits(limit, first, d, _PATIENCE / 2 * typical, stop, path_key),
                 _PATIENCE / 2 * typical,
                 "large d",
@@ -259,14 +265,15 @@ def exit_time(
             stop=stop,
             progress=progress,
         )
-        found["simulated"] = _estimate(np.asarray(exits_of(trajectory)), end, "SGD itself, exactly in law")
+        found["simulated"] = estimated(np.asarray(exits_of(trajectory)), end, "SGD itself, exactly in law")
     return ExitTime(problem, algorithm, d, threshold, plateau_risk, level, notes=tuple(notes), **found)
 
 
 def check_threshold(threshold: float) -> None:
     """An error in words unless it is a fraction."""
-    if not 0 < threshold < 1:
-        raise InvalidInput(f"threshold = {threshold} was given; it is a fraction, between 0 and 1.")
+    positive_number(threshold, "threshold")
+    if not threshold < 1:
+        raise InvalidInput(f"threshold = {shown(threshold)} was given; it is a fraction, between 0 and 1.")
 
 
 def exit_level(problem: Problem, risk: float | Array, threshold: float | Array) -> float | Array:
@@ -289,9 +296,15 @@ def random_starts(
     problem: Problem, d: int, number: int, *, key: PRNGKeyArray, readout_scale: float | None = None
 ) -> State:
     """Random starts in dimension d, along a leading axis: see [`random_state`]."""
+    check_memory(number * bytes_of_state(problem), f"{number:,} random starts", "Take fewer runs.")
     return jax.vmap(lambda each: random_state(problem, d, key=each, readout_scale=readout_scale))(
         jax.random.split(key, number)
     )
+
+
+def number_of_starts(limit: MeanLimit, fewest: int) -> int:
+    """From how many random starts the ODE is solved: many where its averages are closed forms, and cheap."""
+    return max(fewest, min(_STARTS, _START_NUMBERS // limit.coordinates.size) if limit.is_closed_form else 0)
 
 
 def deterministic_exits(limit: MeanLimit, starts: State, horizon: float | Array, stop: Callable) -> np.ndarray:
@@ -374,12 +387,13 @@ def _first_exits(limit: MeanLimit, starts: State, stop) -> tuple[float, np.ndarr
     return horizon, times
 
 
-def _estimate(times: np.ndarray, limit: float, validity: str) -> ExitEstimate:
+def estimated(times: np.ndarray, limit: float, validity: str) -> ExitEstimate:
+    """The mean of exit times with its error; infinite times are those of runs that stay."""
     left = times[np.isfinite(times)]
     low, middle, high = (float(np.quantile(times, q, method="inverted_cdf")) for q in (0.1, 0.5, 0.9))
     return ExitEstimate(
         mean=float(left.mean()) if len(left) else np.inf,
-        error=float(left.std(ddof=1) / np.sqrt(len(left))) if len(left) > 1 else np.nan,
+        error=standard_error(left),
         quantiles=(low, middle, high),
         stay=float(1 - len(left) / len(times)),
         limit=float(limit),

@@ -62,12 +62,27 @@ class InformationExponent:
 
     @property
     def sample_complexity(self) -> str:
-        """The order of the number of samples until all directions that SGD sees are found, in words."""
-        return "none suffices" if self.leap is None else samples_in_words(self.leap)
+        """The order of the number of samples until SGD has found the target, in words.
+
+        Where it could be otherwise if orders above `order` were looked at, the words say so: directions that are not
+        seen up to there, and later leaps, which a higher order may shorten.
+        """
+        if self.leap is None:
+            return f"at least {samples_in_words(self.order + 1)}, as nothing is seen up to order {self.order}"
+        words = samples_in_words(self.leap)
+        if self.directions_seen < self.directions:
+            seen = f"{self.directions_seen} of {self.directions} directions"
+            return f"{words} for {seen}; the others are not seen up to order {self.order}"
+        if any(leap.size > self.leaps[0].size for leap in self.leaps[1:]):
+            return f"{words} by orders up to {self.order}; higher ones may need fewer"
+        return words
 
     @property
     def sample_power(self) -> float:
-        r"""The power of d in the number of samples, $\max(1, \text{leap} - 1)$; a leap of 2 adds a logarithm."""
+        r"""The power of d in `sample_complexity`, $\max(1, \text{leap} - 1)$; a leap of 2 adds a logarithm.
+
+        It is that of the directions that are seen up to `order`; infinite where none is.
+        """
         return np.inf if self.leap is None else max(1.0, self.leap - 1.0)
 
     @property
@@ -87,7 +102,7 @@ class InformationExponent:
             lines.append(f"  {name:<24}{cells}")
         lines.append(f"  (zero means at most {self.zero:.1g})")
         if not self.leaps:
-            lines.append(f"  SGD sees nothing of it up to order {self.order}.")
+            lines.append(f"  SGD sees nothing of it up to order {self.order}; samples: {self.sample_complexity}")
             return "\n".join(lines)
         if self.directions > 1:
             steps = ", then ".join(
@@ -98,7 +113,7 @@ class InformationExponent:
             missing = f"; {unseen} of {self.directions} directions are not seen up to order {self.order}" * bool(unseen)
             lines.append(f"  staircase: {steps}{missing}")
         rate = "fixed" if self.rate_power == 0 else f"of the order d^{self.rate_power:g}"
-        lines.append(f"  samples: of the order {self.sample_complexity}, with a learning rate that is {rate}")
+        lines.append(f"  learning rate: {rate}; samples: of the order {self.sample_complexity}")
         return "\n".join(lines)
 
 
@@ -125,7 +140,8 @@ def information_exponent(
     A target of several directions is learned by steps. Once some are learned, the fields along them are of order one,
     and the next are seen at the lowest order in the others alone of any $T_n$: a leap. With all leaps one it is a
     staircase. Directions are found from the tensors and need not be those of the axes, so that a rotation of the target
-    has the same leaps. The largest takes the place of $\kappa$ in the number of samples.
+    has the same leaps. The largest takes the place of $\kappa$ in the number of samples. What is not seen up to `order`
+    may be seen at a higher one, and `sample_complexity` says so.
 
     Holds for squared or correlation losses and orthonormal directions, on the sphere. A problem is judged with its
     student: an order that the activation lacks is not seen. Signs are not looked at: at even orders a student whose

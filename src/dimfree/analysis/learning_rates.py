@@ -12,46 +12,86 @@ from scipy import optimize
 from ..algorithms import OnlineSGD
 from ..algorithms.online import check_online_sgd
 from ..algorithms.schedules import PiecewiseLinear, Schedule
+from ..batches import map_in_batches
 from ..errors import InvalidInput, check_key, positive_integer
 from ..limits import ode
 from ..problems import Problem
 from ..solving import solve
 from ..state import State
-from .exit_times import Fallen, check_threshold, exit_level, exits_of, random_starts
+from .exit_times import (
+    WITHOUT_NOISE,
+    ExitEstimate,
+    Fallen,
+    check_threshold,
+    deterministic_exits,
+    estimated,
+    exit_level,
+    exits_of,
+    number_of_starts,
+    random_starts,
+)
 from .plateau import fixed_point, rest
+from .uncertainty import standard_error
 
-_STARTS = 8  # random starts that the exit time is averaged over
+_SEARCH_STARTS = 8  # random starts that the best rate is searched with: it hardly depends on them...
+_FEWEST_STARTS = 128  # ... but the exit time does, and is averaged over more
 _GRID = 2.0 ** np.arange(-6.0, 6.01, 0.5)  # multiples of the guess that are tried before the search
 _STAYS = 30.0  # times the exit time after which SGD with the smallest rate has come to its end state
+_BESIDE = 0.02  # how far from the fastest rate, in its logarithm, slopes of the exit time are taken from
 _MARGINAL = 1e-5  # growth rates up to this, in units of the learning rate, are rounding along a family of end states
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class BestLearningRate:
     """The best learning rate, from [`best_learning_rate`].
 
-    - `learning_rate`, `exit_time`: the fewest samples among rates whose end state is stable; mean exit time in alpha.
-    - `fastest`, `fastest_exit_time`: the fewest samples to leave the plateau, whatever happens afterwards.
+    - `learning_rate`: that with the fewest samples among rates whose end state is stable.
+    - `exits`: its exit times from random starts by the ODE, an `ExitEstimate`; `exit_time`, `exit_time_error`: their
+      mean in alpha, and its standard error.
+    - `fastest`, `fastest_exits`, `fastest_exit_time`, `fastest_exit_time_error`: the same for the fewest samples to
+      leave the plateau, whatever happens afterwards; the starts are the same.
+    - `fastest_error`: the standard error of `fastest`, by how much the eight starts of the search differ.
     - `stable_below`: the largest rate found at which the learned state is stable; one 0.1% above is not.
     - `is_limited_by_stability`: whether the fastest rate is above it, so that SGD leaves and does not learn.
     """
 
     learning_rate: float
-    exit_time: float
+    exits: ExitEstimate
     fastest: float
-    fastest_exit_time: float
+    fastest_error: float
+    fastest_exits: ExitEstimate
     stable_below: float
+
+    @property
+    def exit_time(self) -> float:
+        return self.exits.mean
+
+    @property
+    def exit_time_error(self) -> float:
+        return self.exits.error
+
+    @property
+    def fastest_exit_time(self) -> float:
+        return self.fastest_exits.mean
+
+    @property
+    def fastest_exit_time_error(self) -> float:
+        return self.fastest_exits.error
 
     @property
     def is_limited_by_stability(self) -> bool:
         return self.fastest > self.stable_below
 
     def __repr__(self) -> str:
-        lines = [f"Best learning rate {self.learning_rate:.5g}: leaves the plateau at alpha = {self.exit_time:.5g}"]
+        fastest = f"{self.fastest:.5g} +- {self.fastest_error:.1g}"
+        best = f"{self.learning_rate:.5g}" if self.is_limited_by_stability else fastest
+        lines = [f"Best learning rate {best}: leaves the plateau at alpha = {self.exits!r}"]
+        if self.exits.stay:
+            lines.append(f"  {self.exits.stay:.1%} +- {self.exits.stay_error:.1%} of the starts do not leave it")
         if self.is_limited_by_stability:
             lines.append(
-                f"  {self.fastest:.5g} would leave sooner (alpha = {self.fastest_exit_time:.5g}), but SGD does not "
-                f"learn with it: the end state is stable below {self.stable_below:.5g} only"
+                f"  {fastest} would leave sooner (alpha = {self.fastest_exits!r}), but SGD does not learn with it: the "
+                f"end state is stable below {self.stable_below:.5g} only"
             )
         else:
             lines.append(f"  its end state is stable (up to {self.stable_below:.5g})")
@@ -69,6 +109,9 @@ def best_learning_rate(
     grows. For quadratic networks of width two and more the fastest rate leaves the plateau and then does not learn.
     Starts that do not leave at any rate do not count: with an odd link such as He3, those on the wrong side.
 
+    The search uses eight starts: the best rate hardly depends on them. The exit time does, and is averaged over 128
+    starts, or up to 1,024 where all averages are closed forms.
+
     Quadratic networks on the sphere have their fastest rate near $p / (2 k c)$, $c = 1/k + 1/p + 4/p^2 + \Delta/2$, and
     for k = 1 a stable end below $2 p / (12 + \Delta)$. Arnaboldi et al. 2023, Appendix C.4, has the first only, and a
     gain of overparameterisation of $(12 + \Delta)/(2 + \Delta)$; with a stable end it is at most $40 / (12 + \Delta)$.
@@ -79,13 +122,20 @@ def best_learning_rate(
     - `algorithm`: how; its learning rate is where the search begins (factors of 64 both ways), the rest is kept.
     - `d`, `threshold`: as for [`exit_time`].
     - `key`: for the random starts.
+
+    **Returns:** a [`BestLearningRate`].
     """
-    guess = first_guess(algorithm)
+    first_guess(algorithm)
     d = positive_integer(d, "d", minimum=2)
     check_threshold(threshold)
     check_key(key)
-    starts = random_starts(problem, d, _STARTS, key=key)
-    rates = guess * _GRID
+    return best_rate_from(problem, algorithm, many_starts(problem, algorithm, d, key), threshold)
+
+
+def best_rate_from(problem: Problem, algorithm: OnlineSGD, every: State, threshold: float) -> BestLearningRate:
+    """The best learning rate for these starts, along a leading axis; the search takes the first eight."""
+    rates = first_guess(algorithm) * _GRID
+    starts = _chosen(every, np.arange(_SEARCH_STARTS))
     level = _exit_level(problem, with_rate(algorithm, rates[0]), threshold)
     search = _search(problem, algorithm, starts, level, rates)
     exits = search.exits(rates)
@@ -101,8 +151,21 @@ def best_learning_rate(
     fastest = float(np.exp(optimize.root_scalar(search.slope, bracket=(low, high), xtol=1e-5).root))
     stable = search.stability_limit(rates, exits)
     best = min(fastest, stable)
-    at_best, at_fastest = search.exits(np.where(np.arange(len(rates)) == 0, best, fastest))[:2]
-    return BestLearningRate(best, float(at_best), fastest, float(at_fastest), stable)
+
+    def exits_at(rate: float) -> ExitEstimate:
+        limit, horizon = ode(problem, with_rate(algorithm, rate)), search.patience / rate
+        times = deterministic_exits(limit, every, horizon, Fallen(problem, level))
+        return estimated(times, float(horizon), WITHOUT_NOISE)
+
+    at_fastest = exits_at(fastest)
+    return BestLearningRate(
+        learning_rate=best,
+        exits=at_fastest if best == fastest else exits_at(best),
+        fastest=fastest,
+        fastest_error=search.error_of(fastest),
+        fastest_exits=at_fastest,
+        stable_below=stable,
+    )
 
 
 def best_schedule(
@@ -113,23 +176,28 @@ def best_schedule(
     target: float = 0.01,
     knots: int = 4,
     key: PRNGKeyArray,
-) -> tuple[PiecewiseLinear, float]:
+) -> tuple[PiecewiseLinear, ExitEstimate]:
     """The learning-rate schedule that brings the excess risk to a small fraction of the plateau's soonest.
 
     The rates at even times are optimised together, by the derivative of the ODE's time to target through the solver;
-    the last may not exceed the largest stable constant rate. Returns the schedule, and its time to target in alpha.
+    the last may not exceed the largest stable constant rate. Eight random starts are used for it; the time to target is
+    then averaged over 128 or more.
 
     **Arguments:**
 
     - `problem`, `algorithm`, `d`, `key`: as for [`best_learning_rate`].
     - `target`: fraction of the plateau's excess risk to reach, between 0 and 1.
     - `knots`: number of rates.
+
+    **Returns:** the schedule, and its times to target in alpha: `mean` and `error` are their average over random starts
+    and its standard error.
     """
     if not 0 < target < 1:
         raise InvalidInput(f"target = {target} was given; it is a fraction of the excess risk, between 0 and 1.")
     knots = positive_integer(knots, "knots", minimum=2)
     constant = best_learning_rate(problem, algorithm, d, key=key)
-    starts = random_starts(problem, d, _STARTS, key=key)
+    every = many_starts(problem, algorithm, d, key)
+    starts = _chosen(every, np.arange(_SEARCH_STARTS))
     # At the stability limit itself it would take for ever.
     first = min(constant.learning_rate, 0.7 * constant.stable_below)
     level = _exit_level(problem, with_rate(algorithm, first), 1 - target)
@@ -152,7 +220,10 @@ def best_schedule(
     found = optimize.minimize(
         objective, np.full(knots, np.log(first)), jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": 40}
     )
-    return PiecewiseLinear(alphas, np.exp(found.x)), float(found.fun)
+    schedule = PiecewiseLinear(alphas, np.exp(found.x))
+    limit = ode(problem, with_rate(algorithm, schedule))
+    times = deterministic_exits(limit, every, horizon, Fallen(problem, level))
+    return schedule, estimated(times, horizon, WITHOUT_NOISE)
 
 
 def first_guess(algorithm: OnlineSGD) -> float:
@@ -170,6 +241,11 @@ def with_rate(algorithm: OnlineSGD, rate) -> OnlineSGD:
     return eqx.tree_at(lambda a: a.learning_rate, algorithm, rate)
 
 
+def many_starts(problem: Problem, algorithm: OnlineSGD, d: int, key: PRNGKeyArray) -> State:
+    """Random starts to average over, the first of them to search with."""
+    return random_starts(problem, d, number_of_starts(ode(problem, algorithm), _FEWEST_STARTS), key=key)
+
+
 def _exit_level(problem: Problem, algorithm: OnlineSGD, threshold: float) -> Float[Array, ""]:
     """The risk to fall to, from the plateau of a small learning rate: one level for all rates."""
     return jnp.asarray(exit_level(problem, problem.risk(rest(ode(problem, algorithm))), threshold))
@@ -183,7 +259,7 @@ def _exit(problem, algorithm, start: State, level, horizon):
 
 def _exits(problem, algorithm, starts: State, level, rate, horizon):
     algorithm = with_rate(algorithm, rate)
-    return jax.vmap(lambda start: _exit(problem, algorithm, start, level, horizon))(starts)
+    return map_in_batches(lambda start: _exit(problem, algorithm, start, level, horizon), starts)
 
 
 @eqx.filter_jit
@@ -211,6 +287,15 @@ class _Search(eqx.Module):
     def slope(self, log_rate: float) -> float:
         """Derivative of the mean exit time with respect to the logarithm of the rate."""
         return float(_exit_slope(self, jnp.asarray(log_rate, float)))
+
+    def error_of(self, fastest: float) -> float:
+        """The standard error of the rate where the mean exit time has no slope, by how much slopes of starts differ."""
+        beside = np.linspace(-_BESIDE, _BESIDE, len(_GRID))
+        exits = self.exits_by_start(fastest * np.exp(beside))
+        if len(exits[0]) < 2 or not np.isfinite(exits).all():
+            return np.inf
+        bend, slopes, _ = np.polyfit(beside, exits, 2)
+        return fastest * standard_error(slopes) / (2 * float(bend.mean()))
 
     def stability_limit(self, rates: np.ndarray, exits: np.ndarray) -> float:
         """The largest rate at which the end state of a small one, followed as the rate grows, is stable."""
@@ -261,7 +346,7 @@ def _chosen(starts: State, which: np.ndarray) -> State:
 @eqx.filter_jit
 def _exit_times(search: _Search, rates):
     arguments = (search.problem, search.algorithm, search.starts, search.level)
-    return jax.vmap(lambda rate: _exits(*arguments, rate, search.patience / rate))(rates)
+    return map_in_batches(lambda rate: _exits(*arguments, rate, search.patience / rate), rates)
 
 
 @eqx.filter_jit

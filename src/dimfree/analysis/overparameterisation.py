@@ -2,19 +2,26 @@
 
 import dataclasses
 
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ..algorithms import OnlineSGD
-from ..errors import InvalidInput
+from ..errors import InvalidInput, check_key, positive_integer
 from ..problems import TwoLayer
-from .learning_rates import BestLearningRate, best_learning_rate, first_guess, with_rate
+from ..state import State
+from .exit_times import ExitEstimate, check_threshold
+from .learning_rates import BestLearningRate, best_rate_from, first_guess, many_starts, with_rate
+from .uncertainty import ratio_error
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class WidthGain:
     """What width saves, from [`overparameterisation_gain`].
 
-    - `wide`, `narrow`: the best learning rates of the student, and of one as wide as its teacher.
+    - `wide`, `narrow`: the best learning rates of the student, and of one as wide as its teacher. Both have the same
+      random starts: the narrow student's neurons are the first of the wide one's.
+    - `gain`, `fastest_gain`: samples to leave the plateau, narrow over wide; `gain_error`, `fastest_gain_error`: their
+      standard errors, from the starts that leave in both.
     """
 
     wide: BestLearningRate
@@ -23,20 +30,37 @@ class WidthGain:
     @property
     def gain(self) -> float:
         """Samples to leave the plateau, narrow over wide, each at its best rate with a stable end state."""
-        return self.narrow.exit_time / self.wide.exit_time
+        return _gain(self.narrow.exits, self.wide.exits)[0]
+
+    @property
+    def gain_error(self) -> float:
+        return _gain(self.narrow.exits, self.wide.exits)[1]
 
     @property
     def fastest_gain(self) -> float:
         """The same at the rates that leave soonest, whatever happens afterwards."""
-        return self.narrow.fastest_exit_time / self.wide.fastest_exit_time
+        return _gain(self.narrow.fastest_exits, self.wide.fastest_exits)[0]
+
+    @property
+    def fastest_gain_error(self) -> float:
+        return _gain(self.narrow.fastest_exits, self.wide.fastest_exits)[1]
 
     def __repr__(self) -> str:
+        gain, fastest = f"{self.gain:.4g} +- {self.gain_error:.2g}", f"{self.fastest_gain:.4g}"
         return (
-            f"A wide student needs {self.gain:.4g} times fewer samples to leave the plateau and learn\n"
-            f"  narrow: alpha = {self.narrow.exit_time:.5g} at learning rate {self.narrow.learning_rate:.5g}\n"
-            f"  wide:   alpha = {self.wide.exit_time:.5g} at learning rate {self.wide.learning_rate:.5g}\n"
-            f"  {self.fastest_gain:.4g} times fewer to leave it at all"
+            f"A wide student needs {gain} times fewer samples to leave the plateau and learn\n"
+            f"  narrow: alpha = {self.narrow.exits!r} at learning rate {self.narrow.learning_rate:.5g}\n"
+            f"  wide:   alpha = {self.wide.exits!r} at learning rate {self.wide.learning_rate:.5g}\n"
+            f"  {fastest} +- {self.fastest_gain_error:.2g} times fewer to leave it at all"
         )
+
+
+def _gain(narrow: ExitEstimate, wide: ExitEstimate) -> tuple[float, float]:
+    left = np.isfinite(narrow.times) & np.isfinite(wide.times)
+    if not left.any():
+        return np.nan, np.nan
+    above, below = narrow.times[left], wide.times[left]
+    return float(above.mean() / below.mean()), ratio_error(above, below)
 
 
 def overparameterisation_gain(
@@ -56,6 +80,8 @@ def overparameterisation_gain(
     - `algorithm`, `d`, `threshold`, `key`: as for [`best_learning_rate`]. The narrow student's search begins at the
       same rate per neuron.
 
+    **Returns:** a [`WidthGain`].
+
     Arnaboldi et al. 2023, Appendix C.4, has the second: for wide students $(12 + \Delta)/(2 + \Delta)$. SGD does not
     learn at that rate; with a stable end the gain is at most $40/(12 + \Delta)$ for $\Delta < 8$.
     """
@@ -64,7 +90,13 @@ def overparameterisation_gain(
     k = problem.teacher_width
     narrow = problem.resized(k)
     slower = with_rate(algorithm, first_guess(algorithm) * k / problem.width)
+    d = positive_integer(d, "d", minimum=2)
+    check_threshold(threshold)
+    check_key(key)
+    starts = many_starts(problem, algorithm, d, key)
+    # The first of many random students are as many random students.
+    fewer = State(Q=starts.Q[:, :k, :k], M=starts.M[:, :k], P=starts.P)
     return WidthGain(
-        wide=best_learning_rate(problem, algorithm, d, threshold, key=key),
-        narrow=best_learning_rate(narrow, slower, d, threshold, key=key),
+        wide=best_rate_from(problem, algorithm, starts, threshold),
+        narrow=best_rate_from(narrow, slower, fewer, threshold),
     )

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from ..batches import map_in_batches
 from ..errors import InvalidInput, positive_number, require
 from ..limits import MeanLimit
 from ..limits.drift import check_mean_limit
@@ -182,7 +183,7 @@ def _paths(limit: MeanLimit, starts: State, alphas: Float[Array, " times"]):
         trajectory = solve(limit, start, alphas, relative_tolerance=1e-5, absolute_tolerance=1e-7)
         return trajectory.state, trajectory.outcome, limit.coordinates.pack(limit.drift(0.0, start))
 
-    return jax.vmap(one)(starts)
+    return map_in_batches(one, starts)
 
 
 @eqx.filter_jit
@@ -193,7 +194,7 @@ def _rests(limit: MeanLimit, near: State):
         found, growth = fixed_point(limit, state)
         return limit.coordinates.pack(found), growth, jnp.max(jnp.abs(limit.coordinates.pack(limit.drift(0.0, found))))
 
-    return jax.vmap(one)(near)
+    return map_in_batches(one, near)
 
 
 def _possible(limit: MeanLimit, points, at: State) -> Bool[np.ndarray, " points"]:

@@ -20,6 +20,7 @@ from ..state import State
 from .exit_times import exits_of, random_starts
 from .information_exponent import InformationExponent, information_exponent
 from .plateau import check_moves
+from .uncertainty import fraction_error, log_median
 
 _ENOUGH = 0.75  # of the runs must have found the target, for the median to be known well
 _LONGER = 4.0  # times as long, if they have not
@@ -33,7 +34,8 @@ class SampleComplexity:
 
     - `dimensions`: those measured; `samples`: the median number of samples over runs, infinite where too few runs
       found the target; `errors`: its standard error, relative.
-    - `found`: the fraction of runs that found the target within the samples allowed.
+    - `found`, `found_errors`: the fraction of runs that found the target within the samples allowed, and its standard
+      error.
     - `power`, `power_error`: of the fit $n = C d^{\text{power}}$, times $\log d$ where the exponent asks for it; the
       error is that of the measured medians, larger where they do not lie on such a line.
     - `exponent`: what [`information_exponent`] says of the problem; None where it does not know the target.
@@ -52,6 +54,10 @@ class SampleComplexity:
     exponent: InformationExponent | None
 
     @property
+    def found_errors(self) -> Float[np.ndarray, " cells"]:
+        return fraction_error(np.round(self.found * self.runs), self.runs)
+
+    @property
     def has_logarithm(self) -> bool:
         """Whether a factor log d was divided out before the fit."""
         return _has_logarithm(self.exponent)
@@ -62,9 +68,10 @@ class SampleComplexity:
         if self.exponent is not None:
             lines.append(f"  predicted: {self.exponent.sample_complexity}, from {self.exponent.target}")
         lines.append(f"  {self.problem!r}, {self.runs} runs for each d")
-        lines.append(f"  {'d':>10}{'samples':>13}{'+-':>8}{'samples/d':>12}{'found':>8}")
-        for d, n, error, found in zip(self.dimensions, self.samples, self.errors, self.found, strict=True):
-            lines.append(f"  {d:>10}{n:>13.4g}{error:>8.1%}{n / d:>12.4g}{found:>8.1%}")
+        lines.append(f"  {'d':>10}{'samples':>13}{'+-':>8}{'samples/d':>12}{'found':>8}{'+-':>7}")
+        columns = (self.dimensions, self.samples, self.errors, self.found, self.found_errors)
+        for d, n, error, found, uncertain in zip(*columns, strict=True):
+            lines.append(f"  {d:>10}{n:>13.4g}{error:>8.1%}{n / d:>12.4g}{found:>8.1%}{uncertain:>7.1%}")
         if not np.isfinite(self.samples).all():
             lines.append("  Where fewer than three quarters of the runs found it, the median is unknown and left out.")
         return "\n".join(lines)
@@ -134,7 +141,7 @@ def sample_complexity(
                 f"At least half of the random starts in d = {d} have an overlap of {level:g} with the target already; "
                 "take a larger d or level."
             )
-        medians.append((*log_median(times * d), np.mean(np.isfinite(times))))
+        medians.append((*log_median(times * d, _ENOUGH), np.mean(np.isfinite(times))))
         if np.isfinite(medians[-1][0]):
             expected = (d, np.exp(medians[-1][0]) / d)
     logs, errors, found = (np.asarray(column) for column in zip(*medians, strict=True))
@@ -197,20 +204,6 @@ def recovery_times(
             break
         end *= _LONGER
     return times
-
-
-def log_median(samples: Float[np.ndarray, " runs"]) -> tuple[float, float]:
-    """The logarithm of the median, and its standard error by the order statistics around it.
-
-    Infinite where it is not known: fewer than three quarters are finite.
-    """
-    ordered, number = np.sort(samples), len(samples)
-    if np.mean(np.isfinite(samples)) < _ENOUGH:
-        return np.inf, np.inf
-    # The rank of the median among independent runs is binomial, with standard deviation sqrt(runs) / 2.
-    beside = max(1, round(np.sqrt(number) / 2))
-    low, high = ordered[max(0, (number - 1) // 2 - beside)], ordered[min(number - 1, number // 2 + beside)]
-    return float(np.log(np.median(ordered))), float((np.log(high) - np.log(low)) / 2)
 
 
 def fitted_power(

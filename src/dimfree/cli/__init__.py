@@ -9,10 +9,13 @@ from typing import Annotated
 
 import typer
 
+from .. import _unsaid
 from . import analysis, dynamics, equations, explore, machine, reproduce, study
 from .output import INTERRUPTED
 
 __all__ = ["app", "main"]
+
+_unsaid.clear()  # the process is the command's own: no other code in it could mind
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -60,6 +63,10 @@ def _options(
 
 def main() -> None:
     """The entry point of the command `dimfree`."""
+    # To convert arguments Typer imports pydantic, which takes as long as all of --help; a list of papers has none.
+    if sys.argv[1:2] == ["reproduce"] and sys.argv[2:] in (["--list"], ["--list", "--json"]):
+        reproduce.list_papers(None, "--json" in sys.argv)
+        return
     try:
         app(prog_name="dimfree")
     except SystemExit as end:

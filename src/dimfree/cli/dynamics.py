@@ -209,7 +209,11 @@ def check(
     if output is not None:
         import xarray
 
-        columns = {"distance": ("d", list(result.distances)), "diverged": ("d", list(result.diverged))}
+        columns = {
+            "distance": ("d", list(result.distances)),
+            "distance_error": ("d", list(result.distance_errors)),
+            "diverged": ("d", list(result.diverged)),
+        }
         attributes = {"slope": result.slope, "alpha": result.alpha, "problem": repr(problem), "algorithm": repr(sgd)}
         save_data(output, {None: xarray.Dataset(columns, coords={"d": list(sizes)}, attrs=attributes)})
     if as_json:
@@ -220,10 +224,12 @@ def check(
             algorithm=repr(sgd),
             agrees=result.agrees,
             slope=result.slope,
+            slope_error=result.slope_error,
             slopes=result.slopes,
             alpha=result.alpha,
             dimensions=result.dimensions,
             distances=result.distances,
+            distance_errors=result.distance_errors,
             diverged=result.diverged,
             drift=[dict(zip(drift, row, strict=True)) for row in result.drift],
             expectation=result.expectation,

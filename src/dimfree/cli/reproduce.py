@@ -11,7 +11,8 @@ import typer
 from .output import INTERRUPTED, AsJson, invalid, leave, plainly, print_json
 
 if TYPE_CHECKING:
-    from ..papers import Claim
+    from ..papers import Paper
+    from ..papers.claims import Claim
     from ..papers.report import Part
 
 
@@ -49,52 +50,75 @@ def reproduce(
     Examples: dimfree reproduce arnaboldi2023 fig6; dimfree reproduce --all --report out/
     """
     with plainly():
-        from .. import papers
+        from ..papers import find
 
         if all_papers and (paper is not None or report is None):
             raise invalid("--all is for a report of every publication: dimfree reproduce --all --report out/")
-        names = papers.PAPERS if paper is None else (papers.find(paper).name,)
         if list_figures:
-            rows = [row for name in names for row in papers.find(name).listing()]
-            if as_json:
-                print_json("reproduce.list", figures=rows)
-            else:
-                for row in rows:
-                    typer.echo(f"{row['paper']} {row['figure']:<6} {row['title']}")
+            list_papers(paper, as_json)
             return
+        chosen = _all_papers() if paper is None else [find(paper)]
         if paper is None and not all_papers:
             raise invalid(
-                f"Name a publication: {', '.join(papers.PAPERS)}. --list shows their figures; --all --report out/ "
-                "makes a page of all of them."
+                f"Name a publication: {', '.join(each.name for each in chosen)}. --list shows their figures; "
+                "--all --report out/ makes a page of all of them."
+                if chosen
+                else 'No paper is installed; pip install "dimfree[papers]" brings five.'
             )
-        if paper is not None and figure is not None:
-            papers.find(paper).figure(figure)  # says when there is none
-        if report is not None:
-            _report(report, names, figure, size, as_json)
-        elif figure is None:
-            assert paper is not None
-            claims = papers.claims(paper)
-            _print_result(claims, as_json, paper=paper, figure=None)
         else:
-            assert paper is not None
-            _draw(paper, figure, size, output, as_json)
+            if figure is not None:
+                chosen[0].check_figure(figure)
+            if report is not None:
+                _report(report, chosen, figure, size, as_json)
+            elif figure is None:
+                _print_result(chosen[0].statements(), as_json, paper=paper, figure=None)
+            else:
+                _draw(chosen[0], figure, size, output, as_json)
 
 
-def _draw(paper: str, figure: str, size: Literal["quick", "full"], output: Path, as_json: bool) -> None:
-    from .. import papers
+def _all_papers() -> "list[Paper]":
+    """Those that are installed; what is wrong with others is said."""
+    from ..papers import shelf
 
+    papers, problems = shelf()
+    for problem in problems.values():
+        typer.echo(problem, err=True)
+    return list(papers.values())
+
+
+def list_papers(paper: str | None, as_json: bool) -> None:
+    """The figures of one paper, or of all."""
+    from ..papers import find
+
+    rows = [
+        {"paper": each.name, "figure": figure, "title": title}
+        for each in (_all_papers() if paper is None else [find(paper)])
+        for figure, title in each.figures.items()
+    ]
+    if as_json:
+        print_json("reproduce.list", figures=rows)
+        return
+    for row in rows:
+        typer.echo(f"{row['paper']} {row['figure']:<6} {row['title']}")
+    if not rows:
+        typer.echo('No paper is installed; pip install "dimfree[papers]" brings five.', err=True)
+
+
+def _draw(paper: "Paper", figure: str, size: Literal["quick", "full"], output: Path, as_json: bool) -> None:
     _check_directory("--output", output)
     output.mkdir(parents=True, exist_ok=True)  # now: a figure may take an hour
+    make = paper.figure(figure)
     if size == "full":
-        words = inspect.getdoc(papers.find(paper).figure(figure).make) or ""
-        typer.echo(f"{paper} {figure} at full size. {words}\n", err=True)
-    made = papers.reproduce(paper, figure, size)
-    picture, data = (output / f"{paper}_{figure}.{ending}" for ending in ("png", "nc"))
+        typer.echo(f"{paper.name} {figure} at full size. {inspect.getdoc(make) or ''}\n", err=True)
+    made = make(size)
+    picture, data = (output / f"{paper.name}_{figure}.{ending}" for ending in ("png", "nc"))
     made.picture.savefig(picture, dpi=160)
     made.data.to_netcdf(data, engine="scipy")
     if not as_json:
         typer.echo(f"{picture}\n{data}")
-    _print_result(made.claims, as_json, paper=paper, figure=figure, size=size, picture=str(picture), data=str(data))
+    _print_result(
+        made.claims, as_json, paper=paper.name, figure=figure, size=size, picture=str(picture), data=str(data)
+    )
 
 
 def _check_directory(option: str, path: Path) -> None:
@@ -103,12 +127,12 @@ def _check_directory(option: str, path: Path) -> None:
 
 
 def _report(
-    directory: Path, names: tuple[str, ...], figure: str | None, size: Literal["quick", "full"], as_json: bool
+    directory: Path, papers: "list[Paper]", figure: str | None, size: Literal["quick", "full"], as_json: bool
 ) -> None:
     from ..papers.report import parts, write_report
 
     _check_directory("--report", directory)
-    wanted = parts(names, figure)
+    wanted = parts(papers, figure)
 
     def tell(number: int, part: "Part", words: str) -> None:
         typer.echo(f"{number:>3} of {len(wanted)}  {part.paper} {part.name} {words}", err=True)

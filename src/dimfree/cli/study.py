@@ -54,6 +54,10 @@ def run(
     walltime: Annotated[str | None, typer.Option(help="Of a SLURM job, such as 04:00:00.")] = None,
     interface: Annotated[str | None, typer.Option(help="Network interface of a SLURM cluster, such as ib0.")] = None,
     allow_code: AllowCode = False,
+    accept_changes: Annotated[
+        bool, typer.Option("--accept-changes", help="Go on with other versions or code than the store was begun with.")
+    ] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Compute tasks again whose results are damaged.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compute every cell that is not in the store yet.
@@ -85,6 +89,8 @@ def run(
                 walltime=walltime,
                 interface=interface,
                 allow_code=allow_code,
+                accept_changes=accept_changes,
+                repair=repair,
             )
         except KeyboardInterrupt:
             leave(f"Interrupted. What is done is in {where}; run the same command again to go on.", INTERRUPTED)

@@ -5,7 +5,7 @@
 - `pictures`: from results to pictures and files.
 - `scripts`: from settings to a script that makes the same picture by itself.
 - `page`: a page that moves without Python.
-- `app`: the notebook that shows all of it; `serve`: what starts it.
+- `app`: the notebook that shows all of it; `serve`: what starts it; `guard`: who may ask it.
 """
 
 from .serve import explore

@@ -1,4 +1,4 @@
-"""What starts the explorer: marimo's own server, in a process of its own, on an address that we choose.
+"""What starts the explorer: marimo's app behind a guard, in a process of its own, on an address that we choose.
 
 JAX is that process's business: nothing here imports it, so that the address is there soon.
 """
@@ -95,11 +95,8 @@ def preset(problem: str) -> str:
 
 def start(host: str, port: int, token: str | None, variables: dict[str, str]) -> subprocess.Popen:
     """The server's process."""
-    notebook = str(Path(__file__).with_name("app.py"))
-    command = [sys.executable, "-m", "marimo", "--quiet", "--yes", "run", notebook, "--headless", "--no-sandbox"]
-    command += ["--no-check", "--host", host, "--port", str(port)]
-    # From a file, here the input: a token among the arguments could be read by every user of the machine.
-    command += ["--token", "--token-password-file", "-"] if token else ["--no-token"]
+    command = [sys.executable, "-m", "dimfree.explorer.guard", "--host", host, "--port", str(port)]
+    # Through its input: a token among the arguments could be read by every user of the machine.
     server = subprocess.Popen(command, env=os.environ | compiled_programs() | variables, stdin=subprocess.PIPE)
     assert server.stdin is not None
     server.stdin.write((token or "").encode())

@@ -170,6 +170,9 @@ class Population(eqx.Module):
 class Process(eqx.Module):
     """The DMFT of a problem under an algorithm on a grid of times.
 
+    A variant of the theory is a subclass that overrides `with_flips` (the response) or `move_weights` (a step of the
+    weights); both may use `force`. `start` makes a population and `advance` takes it along the grid.
+
     **Attributes:**
 
     - `times`: shape `(n+1,)`, from 0.
@@ -231,7 +234,7 @@ class Process(eqx.Module):
     def rate(self, population: Population) -> Float[Array, ""]:
         """How fast weights relax at time 0."""
         paths = population.paths
-        return self._rate(self._force(paths.field, paths, population.kernels.overlap[0])[1], paths)
+        return self._rate(self.force(paths.field, paths, population.kernels.overlap[0])[1], paths)
 
     def _rate(self, curvature, paths: Paths) -> Float[Array, ""]:
         return self.samples * _mean(jnp.abs(curvature), paths)
@@ -245,7 +248,7 @@ class Process(eqx.Module):
         kernels, paths = population.kernels, population.paths
         duration = self.times[k + 1] - self.times[k]
         left, right, selected = self._shares(paths.selected, duration, jax.random.fold_in(key, k))
-        force, curvature = self._force(paths.field, paths, kernels.overlap[k])
+        force, curvature = self.force(paths.field, paths, kernels.overlap[k])
         left_impulse, left_slope = left * force, left * curvature
         recent = jnp.exp(-(((self.times[k] - self.times) * self._rate(curvature, paths) / _RECENT) ** 2))
         # To begin with, the force at the end of the step is that at its start, and so are the weights.
@@ -260,7 +263,7 @@ class Process(eqx.Module):
 
         def correct(_, carry):
             pushed, _, _, _, correlation = carry
-            row = self._move_weights(kernels, triangle, paths, k, pushed[0], pushed[1], correlation)
+            row = self.move_weights(kernels, triangle, paths, k, pushed[0], pushed[1], correlation)
             field, curvature, impulse = self._move_samples(row, paths, k, left_impulse, right)
             ending = self._tangent(row.response, kernels.memory, paths, k, left_slope, right * curvature)
             again = self._pushed(paths, k, recent, left_slope, right * curvature, ending, impulse)
@@ -272,11 +275,11 @@ class Process(eqx.Module):
         carry = (pushed, paths.field, curvature, ending, kernels.correlation[k])
         pushed, field, curvature, ending, correlation = jax.lax.fori_loop(0, corrections, correct, carry)
         impulse, memory, impulse_tangent = pushed
-        row = self._move_weights(kernels, triangle, paths, k, impulse, memory, correlation)
+        row = self.move_weights(kernels, triangle, paths, k, impulse, memory, correlation)
         overlap = (kernels.overlap[k] + row.overlap) / 2
         # Thermal noise within a step averages out: what it does to the forces of a path is no error.
         calm = field - jnp.minimum(row.factor[k + 1], jnp.sqrt(self._thermal(k))) * paths.normals[k + 1]
-        calm_impulse = left_impulse + right * self._force(calm, paths, row.overlap)[0]
+        calm_impulse = left_impulse + right * self.force(calm, paths, row.overlap)[0]
         bend = self._bend(paths, overlap, left, right, calm, calm_impulse) if self.flow else jnp.zeros(())
         paths = dataclasses.replace(
             paths,
@@ -304,7 +307,7 @@ class Process(eqx.Module):
     def _bend(self, paths: Paths, overlap, left, right, field, impulse) -> Float[Array, ""]:
         share = left + right
         late = jnp.where(share > 0, right / jnp.where(share > 0, share, 1.0), 0.5)
-        halfway = self._force(paths.field + late * (field - paths.field), paths, overlap)[0]
+        halfway = self.force(paths.field + late * (field - paths.field), paths, overlap)[0]
         return jnp.sqrt(self.samples * _mean((impulse - share * halfway) ** 2, paths))
 
     def _shares(self, selected, duration, key):
@@ -324,7 +327,7 @@ class Process(eqx.Module):
         (selected, left, right), _ = jax.lax.scan(part, (selected, nothing, nothing), jnp.arange(_SHARE))
         return scale * left, scale * right, selected
 
-    def _move_weights(self, kernels: Kernels, triangle, paths: Paths, k, impulse, memory, correlation) -> Row:
+    def move_weights(self, kernels: Kernels, triangle, paths: Paths, k, impulse, memory, correlation) -> Row:
         """The row of time k + 1, from the averages of step k and about what the correlation with that time is.
 
         The triangle is the factor so far, made invertible.
@@ -334,7 +337,7 @@ class Process(eqx.Module):
         along = self.samples * _mean(paths.teacher * impulse, paths)
         forces = self.samples * (paths.impulse @ (paths.weight * impulse)) / impulse.size
         forces = forces.at[k].set(self.samples * _mean(impulse**2, paths) + self._thermal(k))
-        memory = self._with_flips(memory, kernels, paths, k, impulse, correlation)
+        memory = self.with_flips(memory, kernels, paths, k, impulse, correlation)
         own = memory[k + 1]
         past = memory.at[k + 1].set(0.0)
         before = (kernels.response[k], kernels.start_response[k], kernels.overlap[k])
@@ -382,7 +385,7 @@ class Process(eqx.Module):
         """The variance that thermal noise adds to a weight in step k."""
         return 2 * self.algorithm.temperature_at(self.times[k]) * (self.times[k + 1] - self.times[k])
 
-    def _with_flips(self, memory, kernels: Kernels, paths: Paths, k, impulse, correlation) -> Float[Array, " times"]:
+    def with_flips(self, memory, kernels: Kernels, paths: Paths, k, impulse, correlation) -> Float[Array, " times"]:
         r"""The averages of the tangents, corrected such that Stein's lemma holds for g at the landmarks.
 
         $$ r \langle \varphi_k g_j \rangle = \sum_i D_{ki} C_{ij} $$
@@ -400,16 +403,16 @@ class Process(eqx.Module):
         response = row.response
         rest = row.factor @ paths.normals - response @ paths.impulse - response[k] * left_impulse
         if not self.flow:
-            curvature = self._force(rest, paths, row.overlap)[1]
+            curvature = self.force(rest, paths, row.overlap)[1]
             return rest, curvature, left_impulse
 
         def newton(_, field):
-            force, curvature = self._force(field, paths, row.overlap)
+            force, curvature = self.force(field, paths, row.overlap)
             slope = jnp.maximum(jnp.abs(1 + response[k] * right * curvature), 0.1)
             return field - (field + response[k] * right * force - rest) / slope
 
         field = jax.lax.fori_loop(0, _IMPLICIT, newton, paths.field)
-        force, curvature = self._force(field, paths, row.overlap)
+        force, curvature = self.force(field, paths, row.overlap)
         return field, curvature, left_impulse + right * force
 
     def _tangent(self, response, memory, paths: Paths, k, left_slope, right_slope) -> Tangent:
@@ -439,7 +442,7 @@ class Process(eqx.Module):
     def _loss(self, field, paths: Paths, overlap) -> Float[Array, " paths"]:
         return jax.vmap(self._sample_loss, in_axes=(0, 0, 0, None))(field, paths.teacher, paths.noise, overlap)
 
-    def _force(self, field, paths: Paths, overlap) -> tuple[Float[Array, " paths"], Float[Array, " paths"]]:
+    def force(self, field, paths: Paths, overlap) -> tuple[Float[Array, " paths"], Float[Array, " paths"]]:
         """The derivative of the loss by the student field, and its second derivative."""
 
         def force(field, teacher, noise):

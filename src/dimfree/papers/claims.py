@@ -1,15 +1,13 @@
 """What a publication states, against what the library finds."""
 
 import dataclasses
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 Verdict = Literal["agrees", "misprint", "differs"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-
-EXACT = 1e-10  # a tolerance: both sides in closed form, or by a rule that is exact for them
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -43,6 +41,12 @@ class Claim:
     def __post_init__(self) -> None:
         if (self.correction is None) != (self.corrected is None):
             raise ValueError(f"{self.where}: a correction needs its value, and a value its correction.")
+        # What is printed as 0 differs from any larger number by all of that number, and by no more.
+        if not 0 <= self.tolerance < 1:
+            raise ValueError(
+                f"{self.where}: tolerance = {self.tolerance} was given, relative to what is found; give one from 0 to "
+                "below 1, or the claim could not fail."
+            )
 
     def error(self, value: ArrayLike) -> float:
         """Largest difference of a value from ours, relative."""
@@ -85,8 +89,3 @@ class Claim:
             "correction": self.correction,
             "remark": self.remark,
         }
-
-
-def flat(*parts: Any) -> np.ndarray:
-    """Several arrays as one vector, to be compared as one claim."""
-    return np.concatenate([np.ravel(np.asarray(part, float)) for part in parts])

@@ -11,16 +11,16 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from . import PAPERS, find
+from ..identity import identity
 from .claims import VERDICTS, Claim
-from .paper import Size
 from .report_page import STATEMENTS, page
+from .shelf import Paper, Size, find, shelf
 
 _SCHEMA = "dimfree.report.part/1"
 _DOTS_PER_INCH = 160
@@ -56,11 +56,11 @@ class ReportResult:
     verdicts: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
-def parts(papers: Sequence[str], figure: str | None = None) -> list[Part]:
+def parts(papers: Iterable[Paper], figure: str | None = None) -> list[Part]:
     """The parts of publications, in their order; of a single one, perhaps one figure only."""
     found = []
-    for paper in map(find, papers):
-        found += [Part(paper.name, each.name, each.title) for each in paper.figures]
+    for paper in papers:
+        found += [Part(paper.name, name, title) for name, title in paper.figures.items()]
         found.append(Part(paper.name, STATEMENTS, "Numbered statements"))
     return [part for part in found if figure in (None, part.name)]
 
@@ -116,6 +116,7 @@ def _make(home: Path, part: Part, size: Size) -> dict[str, Any]:
         "schema": _SCHEMA,
         **dataclasses.asdict(part),
         "size": size,
+        "identity": "",
         "text": "",
         "dimfree": importlib.metadata.version("dimfree"),
         "jax": jax.__version__,
@@ -130,12 +131,13 @@ def _make(home: Path, part: Part, size: Size) -> dict[str, Any]:
         "error": None,
     }
     try:
+        record["identity"] = _identity(part, size)
         if part.name == STATEMENTS:
             claims = paper.statements()
         else:
-            published = paper.figure(part.name)
-            record["text"] = inspect.getdoc(published.make) or ""
-            made = published.make(size)
+            make = paper.figure(part.name)
+            record["text"] = inspect.getdoc(make) or ""
+            made = make(size)
             claims = made.claims
             picture, data = f"figures/{part.stem}.png", f"data/{part.stem}.nc"
             made.data.to_netcdf(home / data, engine="scipy")
@@ -164,11 +166,16 @@ def _in_short(claim: Claim) -> dict[str, str]:
 
 
 def _is_current(home: Path, record: dict[str, Any], part: Part, size: Size) -> bool:
-    """Whether a part need not be made again: statements have one size only."""
-    same = record["error"] is None and record["dimfree"] == importlib.metadata.version("dimfree")
-    if part.name == STATEMENTS:
-        return same
-    return same and record["size"] == size and record["picture"] is not None and (home / record["picture"]).is_file()
+    """Whether a part need not be made again."""
+    if record["error"] is not None or record.get("identity") != _identity(part, size):
+        return False
+    return part.name == STATEMENTS or (record["picture"] is not None and (home / record["picture"]).is_file())
+
+
+def _identity(part: Part, size: Size) -> str:
+    """The name of all that a part depends on; statements have one size only."""
+    function = find(part.paper).function(part.name)
+    return identity(part.stem, function) if part.name == STATEMENTS else identity(part.stem, function, size)
 
 
 def _read(home: Path, part: Part) -> dict[str, Any] | None:
@@ -181,11 +188,11 @@ def _read(home: Path, part: Part) -> dict[str, Any] | None:
 
 def _write_page(home: Path, wanted: Sequence[Part], size: Size) -> dict[str, int]:
     """The page of all that is in the directory, and of what is still to come; how many claims have which verdict."""
-    everything = parts(PAPERS)
+    papers, _ = shelf()
+    everything = parts(papers.values())
     records = {part: _read(home, part) for part in everything}
     shown = [(part, records[part]) for part in everything if part in wanted or records[part] is not None]
-    titles = {name: find(name).title for name in PAPERS}
-    _write(home / "index.html", page(shown, titles, size))
+    _write(home / "index.html", page(shown, papers, size))
     verdicts = [claim["verdict"] for _, record in shown if record is not None for claim in record["claims"]]
     return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
 

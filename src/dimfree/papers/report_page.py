@@ -8,11 +8,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..citations import reference
 from ..printing import duration
 
 if TYPE_CHECKING:
     from .report import Part
+    from .shelf import Paper
 
 STATEMENTS = "statements"  # the name of the part that is no figure
 _VERDICTS = {
@@ -69,7 +69,7 @@ img.math { height: auto; max-width: 100%; vertical-align: middle; }
 """
 
 
-def page(parts: "Sequence[tuple[Part, dict[str, Any] | None]]", titles: Mapping[str, str], size: str) -> str:
+def page(parts: "Sequence[tuple[Part, dict[str, Any] | None]]", shelf: "Mapping[str, Paper]", size: str) -> str:
     """The whole page: a summary, a table of contents, then every part, those still to come included."""
     records = [record for _, record in parts if record is not None]
     done = [record for record in records if record["error"] is None]
@@ -83,8 +83,8 @@ def page(parts: "Sequence[tuple[Part, dict[str, Any] | None]]", titles: Mapping[
     ]
     papers = list(dict.fromkeys(part.paper for part, _ in parts))
     sections = [
-        f'<h2 id="{_text(paper)}">{_text(titles[paper])}</h2>\n'
-        f'<p class="soft">{_reference(paper)} <code>{_text(paper)}</code></p>\n'
+        f'<h2 id="{_text(paper)}">{_text(shelf[paper].title)}</h2>\n'
+        f'<p class="soft">{_reference(shelf[paper].reference)} <code>{_text(paper)}</code></p>\n'
         + "\n".join(_part(part, record) for part, record in parts if part.paper == paper)
         for paper in papers
     ]
@@ -104,7 +104,7 @@ def page(parts: "Sequence[tuple[Part, dict[str, Any] | None]]", titles: Mapping[
 beside it does, {_badge("differs")} otherwise.</p>
 <ul class="chips">{"".join(f"<li>{chip}</li>" for chip in chips)}</ul>
 <p class="soft">{_versions(records)}</p>
-{_contents(papers, parts, titles)}
+{_contents(papers, parts, shelf)}
 {chr(10).join(sections)}
 </main>
 </body>
@@ -172,7 +172,7 @@ def _claims(claims: list[dict[str, str]]) -> str:
 
 
 def _contents(
-    papers: list[str], parts: "Sequence[tuple[Part, dict[str, Any] | None]]", titles: Mapping[str, str]
+    papers: list[str], parts: "Sequence[tuple[Part, dict[str, Any] | None]]", shelf: "Mapping[str, Paper]"
 ) -> str:
     rows = []
     for paper in papers:
@@ -182,7 +182,8 @@ def _contents(
         counts = " ".join(_badge(verdict, str(n)) for verdict, n in _counts(made).items() if n)
         seconds = duration(sum(record["seconds"] for record in made)) if made else ""
         rows.append(
-            f'<tr><td><a href="#{_text(paper)}">{_text(titles[paper])}</a><br><span class="soft">{links}</span></td>'
+            f'<tr><td><a href="#{_text(paper)}">{_text(shelf[paper].title)}</a><br>'
+            f'<span class="soft">{links}</span></td>'
             f'<td>{counts}</td><td class="number">{seconds}</td></tr>'
         )
     return f'<div class="part"><table class="contents"><tbody>{"".join(rows)}</tbody></table></div>'
@@ -193,11 +194,13 @@ def _counts(records: Sequence[dict[str, Any]]) -> dict[str, int]:
     return {verdict: verdicts.count(verdict) for verdict in _VERDICTS}
 
 
-def _reference(paper: str) -> str:
-    """Authors and place, with a link."""
-    words, _, link = reference(paper).partition("<")
+def _reference(reference: str) -> str:
+    """Authors and place, with a link where one to the web is given."""
+    words, _, link = reference.partition("<")
     link = link.removesuffix(">")
-    return _text(words) + (f'<a href="{_text(link)}">{_text(link)}</a>' if link else "")
+    if not link.startswith(("https://", "http://")):
+        return _text(reference)
+    return f'{_text(words)}<a href="{_text(link)}">{_text(link)}</a>'
 
 
 def _versions(records: Sequence[dict[str, Any]]) -> str:

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 
 from ..checking import CheckResult
 from ..errors import InvalidInput
+from ..printing import in_a_line
 from .look import in_style
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def distances(result: CheckResult, *, axes: Axes | None = None) -> Axes:
     - `axes`: matplotlib axes to draw on; a new figure if left out.
     """
     if not isinstance(result, CheckResult):
-        raise InvalidInput(f"plot.distances was given {result!r:.80}; pass what dimfree.check(...) gives.")
+        raise InvalidInput(f"plot.distances was given {in_a_line(result)}; pass what dimfree.check(...) gives.")
     d, values = np.asarray(result.dimensions, float), np.asarray(result.distances)
     with in_style():
         axes = plt.subplots()[1] if axes is None else axes

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import matplotlib
 import numpy as np
 from matplotlib import pyplot as plt
@@ -14,6 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ..errors import InvalidInput
+from ..printing import in_a_line
+from ..solving import DMFTSolution
 from ..trajectory import Outcome, Trajectory
 from .look import in_style
 
@@ -32,7 +35,7 @@ _ENDED = {
 
 
 def compare(
-    *trajectories: Trajectory,
+    *trajectories: Trajectory | DMFTSolution,
     quantity: str = "risk",
     labels: Sequence[str] | None = None,
     log: bool = False,
@@ -42,20 +45,25 @@ def compare(
 
     Of many runs the mean is drawn, with a band from the 10% to the 90% quantile; fewer than five are drawn one by one.
     Runs that stopped or diverged are left out of the mean; each is drawn thin, up to a cross where it ended, and the
-    legend counts them. A solution of [`linear_noise`] has a band of two standard deviations around its overlaps.
+    legend counts them. A solution of [`linear_noise`] has a band of two standard deviations around its overlaps, one of
+    [`dmft`] a band of two standard errors.
 
     **Arguments:**
 
-    - `trajectories`: any number of them, from [`solve`] and [`simulate`]. Those of one problem and algorithm
-      share a colour where there are several.
+    - `trajectories`: any number of them, from [`solve`] and [`simulate`], or from [`dmft`] and [`simulate_reused`].
+      Those of one problem and algorithm share a colour where there are several.
     - `quantity`: `"risk"`, or `"M"`, `"Q"`, `"readout"`, with one colour for each entry.
     - `labels`: a name for each trajectory, for the legend; made from how it was computed if left out.
     - `log`: whether the risk has a logarithmic axis.
     - `axes`: matplotlib axes to draw in; new ones if left out.
+
+    **Returns:** the axes.
     """
+    given = [_drawn(each) for each in trajectories]
+    trajectories = tuple(trajectory for trajectory, _ in given)
     _check(trajectories, quantity, labels, log)
     names = list(labels) if labels is not None else [_describe(trajectory) for trajectory in trajectories]
-    curves = [_curves(trajectory, quantity) for trajectory in trajectories]
+    curves = [_curves(trajectory, quantity, deviations) for trajectory, deviations in given]
     entries = sorted({name: None for curve in curves for name in curve}, key=_indices)
     with in_style():
         cycle = _cycle()
@@ -85,16 +93,39 @@ def compare(
     return axes
 
 
-def _check(trajectories: Sequence[Any], quantity: Any, labels: Sequence[str] | None, log: bool) -> None:
+def _drawn(given: Any) -> tuple[Trajectory, dict[str, np.ndarray]]:
+    """What is drawn of something, and the standard deviations around it by name; an error if nothing is."""
+    if isinstance(given, Trajectory):
+        if given.covariance is None:
+            return given, {}
+        return given, dict(zip(given.labels, np.moveaxis(np.asarray(given.standard_deviation), -1, 0), strict=True))
+    if isinstance(given, DMFTSolution):
+        populations = given.trajectory
+        mean = Trajectory(
+            alpha=populations.alpha,
+            state=given.mean,
+            outcome=jnp.asarray(Outcome.COMPLETED),
+            stopped_at=jnp.asarray(jnp.nan),
+            problem=populations.problem,
+            clock=populations.clock,
+            provenance=populations.provenance,
+        )
+        completed = np.asarray(populations.outcome) == Outcome.COMPLETED
+        spread = np.std(np.asarray(populations.risk)[completed], axis=0, ddof=1)
+        errors = {f"{name}[0,0]": given.standard_error[name] for name in ("M", "Q")}
+        return mean, errors | {"risk": spread / np.sqrt(completed.sum())}
+    raise InvalidInput(
+        f"compare was given {in_a_line(given)}; pass Trajectories, from dimfree.solve or dimfree.simulate, or what "
+        "dimfree.dmft gives."
+    )
+
+
+def _check(trajectories: Sequence[Trajectory], quantity: Any, labels: Sequence[str] | None, log: bool) -> None:
     if not trajectories:
         raise InvalidInput(
             "compare was given nothing to draw; pass Trajectories, from dimfree.solve or dimfree.simulate."
         )
     for trajectory in trajectories:
-        if not isinstance(trajectory, Trajectory):
-            raise InvalidInput(
-                f"compare was given {trajectory!r:.80}; pass Trajectories, from dimfree.solve or dimfree.simulate."
-            )
         if trajectory.alpha.ndim != 1:
             raise InvalidInput("This trajectory was made under vmap; take one cell of it (jax.tree.map) and draw that.")
     if len({trajectory.clock for trajectory in trajectories}) > 1:
@@ -119,21 +150,18 @@ def _check(trajectories: Sequence[Any], quantity: Any, labels: Sequence[str] | N
 # What is drawn.
 
 
-def _curves(trajectory: Trajectory, quantity: str) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
+def _curves(
+    trajectory: Trajectory, quantity: str, deviations: dict[str, np.ndarray]
+) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
     """Each entry by name: values of shape (times,) or (runs, times), and their standard deviation or None."""
     if quantity == "risk":
-        return {"risk": (np.asarray(trajectory.risk), None)}
+        return {"risk": (np.asarray(trajectory.risk), deviations.get("risk"))}
     array = np.asarray(getattr(trajectory.state, quantity))
     if quantity == "readout":
         indices = [(i,) for i in range(array.shape[-1])]
     else:
         rows, columns = array.shape[-2:]
         indices = [(i, j) for i in range(rows) for j in range(columns) if quantity == "M" or i <= j]
-    deviations = (
-        {}
-        if trajectory.covariance is None
-        else dict(zip(trajectory.labels, np.moveaxis(np.asarray(trajectory.standard_deviation), -1, 0), strict=True))
-    )
     named = {f"{quantity}[{','.join(map(str, index))}]": index for index in indices}
     return {name: (array[(..., *index)], deviations.get(name)) for name, index in named.items()}
 

@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 
 from ..analysis.exit_times import METHODS, ExitTime
 from ..errors import InvalidInput
+from ..printing import in_a_line
 from .look import in_style
 
 _LOOKS = {
@@ -28,7 +29,7 @@ def exit_times(result: ExitTime, *, axes: Axes | None = None) -> Axes:
     - `axes`: matplotlib axes to draw in; new ones if left out.
     """
     if not isinstance(result, ExitTime):
-        raise InvalidInput(f"plot.exit_times was given {result!r:.80}; pass what dimfree.exit_time(...) gives.")
+        raise InvalidInput(f"plot.exit_times was given {in_a_line(result)}; pass what dimfree.exit_time(...) gives.")
     estimates = {name: getattr(result, name) for name in METHODS[1:] if getattr(result, name) is not None}
     with in_style():
         if axes is None:

@@ -13,6 +13,7 @@ from ..algorithms.schedules import Schedule
 from ..analysis.portrait import Portrait, portrait
 from ..errors import InvalidInput
 from ..limits import MeanLimit
+from ..printing import in_a_line
 from ..state import State
 from ..trajectory import Trajectory
 from .look import in_style
@@ -51,7 +52,7 @@ def flow(
     elif isinstance(limit, MeanLimit):
         seen = portrait(limit, plane, alpha=_horizon(limit) if alpha is None else alpha, at=at)
     else:
-        raise InvalidInput(f"plot.flow was given {limit!r:.80}; pass a limit, such as dimfree.ode(problem, sgd).")
+        raise InvalidInput(f"plot.flow was given {in_a_line(limit)}; pass a limit, such as dimfree.ode(problem, sgd).")
     names = [f"trajectory {number + 1}" for number in range(len(trajectories))] if labels is None else list(labels)
     if len(names) != len(trajectories):
         raise InvalidInput(f"{len(names)} labels were given for {len(trajectories)} trajectories; give one for each.")
@@ -99,8 +100,9 @@ def _draw_line(axes: Axes, seen: Portrait) -> None:
     axes.quiver(
         x[at], 0 * x[at], np.sign(drift[at]), 0 * x[at], color=_LINE, pivot="mid", scale=32, width=0.006, zorder=2
     )
-    for point, stable in zip(seen.rest[:, 0], seen.stable, strict=True):
-        axes.plot(point, 0.0, zorder=5, linestyle="none", **_marker(bool(stable)))
+    for stable in (False, True):  # where they are close, what attracts is seen
+        there = seen.rest[seen.stable == stable, 0]
+        axes.plot(there, 0 * there, zorder=5 + stable, linestyle="none", **_marker(stable))
     axes.set_ylabel(f"drift of {seen.plane[0]}, per unit of alpha")
 
 
@@ -123,9 +125,9 @@ def _draw_plane(axes: Axes, seen: Portrait, trajectories: Sequence[Trajectory]) 
             zorder=2 if many else 3,
         )
         axes.plot(np.atleast_2d(x)[0, 0], np.atleast_2d(y)[0, 0], marker="s", markersize=5, color=colour, zorder=4)
-    for stable in (False, True):
+    for stable in (False, True):  # where they are close, what attracts is seen
         there = seen.rest[seen.stable == stable]
-        axes.plot(there[:, 0], there[:, 1], zorder=5, linestyle="none", **_marker(stable))
+        axes.plot(there[:, 0], there[:, 1], zorder=5 + stable, linestyle="none", **_marker(stable))
     axes.set_xlim(edge[0][0] - room[0], edge[0][1] + room[0])
     axes.set_ylim(edge[1][0] - room[1], edge[1][1] + room[1])
     axes.set_ylabel(seen.plane[1])

@@ -10,6 +10,7 @@ from scipy.ndimage import distance_transform_edt
 
 from ..analysis.regimes import LIMITS, RegimeMap
 from ..errors import InvalidInput
+from ..printing import in_a_line
 from .look import in_style
 
 _COLOURS = {
@@ -35,7 +36,7 @@ def regimes(result: RegimeMap, *, axes: Axes | None = None) -> Axes:
     - `axes`: matplotlib axes to draw in; new ones if left out.
     """
     if not isinstance(result, RegimeMap):
-        raise InvalidInput(f"plot.regimes was given {result!r:.80}; pass what dimfree.regimes(...) gives.")
+        raise InvalidInput(f"plot.regimes was given {in_a_line(result)}; pass what dimfree.regimes(...) gives.")
     log_d = np.log(result.d)
     own = np.log(result.p) / log_d, -np.log(result.learning_rate) / log_d
     kappa = np.linspace(0.0, max(2.0, 1.1 * own[0]), _POINTS)

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
 
-from ..errors import InvalidInput
+from ..batches import map_in_batches
+from ..errors import InvalidInput, check_precision, shown
 from ..gaussian.rules import Rule
 from ..printing import as_call
 from ..state import State, WideState
@@ -139,10 +140,15 @@ class Problem(eqx.Module):
 
     def risk(self, state: State | WideState) -> Float[Array, "*batch"]:
         """The mean loss of a fresh sample, in closed form where there is one; leading axes of the State are kept."""
+        check_precision()
+        if not isinstance(state, State | WideState):
+            raise InvalidInput(f"state = {shown(state)} was given; pass dimfree.State(Q=..., M=...).")
         single: Callable = self.wide_risk if isinstance(state, WideState) else self.single_risk
-        for _ in range(state.M.ndim - 2):
-            single = jax.vmap(single)
-        return single(state)
+        axes = state.M.shape[:-2]
+        if not axes:
+            return single(state)
+        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[len(axes) :]), state)
+        return map_in_batches(single, flat).reshape(axes)
 
     def readout_of(self, state: State | WideState) -> Float[Array, " n"] | None:
         """The readout of the State, or the problem's own where the State has none."""
@@ -158,7 +164,9 @@ class Problem(eqx.Module):
 def check_problem(problem: object) -> None:
     """An error if this is no problem."""
     if not isinstance(problem, Problem):
-        raise InvalidInput(f"problem = {problem!r} was given; pass a problem, such as dimfree.PhaseRetrieval(width=2).")
+        raise InvalidInput(
+            f"problem = {shown(problem)} was given; pass a problem, such as dimfree.PhaseRetrieval(width=2)."
+        )
 
 
 def is_bounded(fields: Float[Array, "..."], slopes: Float[Array, "..."]) -> Bool[Array, ""]:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import check_finite, neurons
+from ..errors import check_finite, neurons, real_array
 from ..gaussian.probing import probe
 from ..printing import as_call
 from .field_problem import FieldProblem
@@ -40,7 +40,7 @@ class LocalFields(FieldProblem):
     def __init__(self, loss: Callable, width: int, teacher_width: int, readout: ArrayLike | Array | None = None):
         self.width = p = neurons(width, "width")
         self.teacher_width = k = neurons(teacher_width, "teacher_width")
-        self.readout = None if readout is None else jnp.atleast_1d(jnp.asarray(readout, float))
+        self.readout = None if readout is None else jnp.atleast_1d(jnp.asarray(real_array(readout, "readout")))
         check_finite(self.readout, "readout")
         self.sample_loss = loss
         size = 0 if self.readout is None else self.readout.shape[0]

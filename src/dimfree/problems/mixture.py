@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, check_finite, is_concrete, neurons, require
+from ..errors import InvalidInput, check_finite, is_concrete, neurons, real_array, require
 from ..gaussian.activations import Activation, as_activation
 from ..gaussian.probing import probe
 from ..gaussian.relu import Relu
@@ -99,7 +99,7 @@ class Mixture(FieldProblem):
         self.activation = as_activation(activation)
         scale_of(normalisation, 1)
         self.normalisation = normalisation
-        means = jnp.asarray(means, float)
+        means = jnp.asarray(real_array(means, "means"))
         if means.ndim != 2:
             raise InvalidInput(
                 f"means has shape {means.shape}; give one row of k coordinates for each cluster, (c, k)."
@@ -222,7 +222,7 @@ class Mixture(FieldProblem):
 
     def _as_readout(self, readout) -> Float[Array, " n"]:
         shape = (*self.outputs, self.width)
-        array = jnp.ones(shape) if readout is None else jnp.asarray(readout, float)
+        array = jnp.ones(shape) if readout is None else jnp.asarray(real_array(readout, "readout"))
         if array.shape not in (shape, (np.prod(shape),)):
             raise InvalidInput(
                 f"readout has shape {array.shape}; {self.width} neurons with {shape[0] if self.outputs else 1} "
@@ -271,7 +271,7 @@ def _as_loss(loss) -> Callable:
 
 
 def _as_labels(labels, number: int, loss) -> Float[Array, "c *outputs"]:
-    labels = jnp.asarray(labels, float)
+    labels = jnp.asarray(real_array(labels, "labels"))
     check_finite(labels, "labels")
     if labels.ndim not in (1, 2) or labels.shape[0] != number:
         raise InvalidInput(
@@ -289,7 +289,8 @@ def _as_labels(labels, number: int, loss) -> Float[Array, "c *outputs"]:
 
 
 def _as_probabilities(probabilities, number: int) -> Float[Array, " c"]:
-    array = jnp.full(number, 1 / number) if probabilities is None else jnp.asarray(probabilities, float)
+    given = np.full(number, 1 / number) if probabilities is None else probabilities
+    array = jnp.asarray(real_array(given, "probabilities"))
     if array.shape != (number,):
         raise InvalidInput(f"probabilities has shape {array.shape}; give one for each of {number} clusters.")
     if is_concrete(array):
@@ -302,11 +303,12 @@ def _as_probabilities(probabilities, number: int) -> Float[Array, " c"]:
 
 
 def _as_variances(snr, number: int) -> Float[Array, " c"] | None:
+    snr = real_array(snr, "snr")
     if is_concrete(snr):  # looked at before it is an array of JAX, which inside jit cannot be
         require(np.asarray(snr) > 0, f"snr = {snr} was given; it is one over a variance and must be positive.")
         if np.isinf(np.asarray(snr)).all():
             return None
-    array = jnp.asarray(snr, float)
+    array = jnp.asarray(snr)
     if array.shape not in ((), (number,)):
         raise InvalidInput(f"snr has shape {array.shape}; give one number, or one for each of {number} clusters.")
     return jnp.broadcast_to(1 / array, (number,))

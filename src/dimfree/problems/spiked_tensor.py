@@ -113,7 +113,8 @@ class SpikedTensor(Problem):
         assert draws.triangle is not None
         rest = jnp.sum(jnp.mean(draws.triangle, axis=0) ** 2)
         gradient_along = shrink * length - signal * along - jnp.sqrt(noise * self.order) * normals[0]
-        gradient_across = -signal * across - jnp.sqrt(noise) * normals[1]
+        # In one dimension nothing is across x, and no noise goes there.
+        gradient_across = -signal * across - jnp.where(d > 1, jnp.sqrt(noise) * normals[1], 0.0)
         moments = Moments(
             student=(gradient_along * length)[None, None],
             teacher=(gradient_along * along + gradient_across * across)[None, None],

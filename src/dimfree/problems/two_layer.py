@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, check_finite, neurons, nonnegative_number
+from ..errors import InvalidInput, check_finite, neurons, nonnegative_number, real_array
 from ..gaussian.activations import Activation, as_activation
 from ..gaussian.pairwise import pairwise_outputs
 from ..gaussian.probing import probe
@@ -27,14 +27,14 @@ Normalisation = Literal["mean", "sqrt", "sum"]
 def scale_of(normalisation: Normalisation, width: int) -> float:
     """The factor in front of a sum over `width` neurons."""
     scales = {"mean": 1 / width, "sqrt": width**-0.5, "sum": 1.0}
-    if normalisation not in scales:
+    if not (isinstance(normalisation, str) and normalisation in scales):
         raise InvalidInput(f"normalisation={normalisation!r} was given; choose one of {', '.join(scales)}.")
     return scales[normalisation]
 
 
 def as_readout(readout: ArrayLike | Array | None, width: int, name: str) -> Float[Array, " n"]:
     """Second-layer weights as an array, ones if left out."""
-    array = jnp.ones(width) if readout is None else jnp.asarray(readout, float)
+    array = jnp.ones(width) if readout is None else jnp.asarray(real_array(readout, "readout"))
     if array.shape != (width,):
         raise InvalidInput(f"{name} has shape {array.shape}; a network of width {width} needs {width} numbers.")
     check_finite(array, name)

@@ -3,15 +3,21 @@
 import concurrent.futures
 import operator
 import os
+import time
+import warnings
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from ..errors import is_concrete
+from ..printing import duration
 
+_MEASURED = 5.0  # seconds after which the time that is left can be told
+_LONG = 3_600.0  # seconds that nobody waits for without being told
 PATIENCE = 1.0  # seconds between two looks at how far a simulation is, when it can also be interrupted
 
 
@@ -80,15 +86,45 @@ def at_once(function: Callable, *parts: list, together: bool = True) -> list:
         return list(threads.map(lambda *part: jax.block_until_ready(function(*part)), *parts))
 
 
-class Progress:
-    """A bar, for who asked for it; `cost` is what is said before, or None for no bar."""
+def in_segments(
+    advance: Callable[[Any, Array], Any], under_way: Any, done: Callable[[Any], int], progress: "Progress"
+) -> Any:
+    """What is under way to its end, in segments of about a second, so that progress is seen and Ctrl-C heard.
 
-    def __init__(self, cost: str | None, total: int):
-        self.cost, self.total = cost, total
+    **Arguments:**
+
+    - `advance`: what is under way, so many blocks of steps later.
+    - `done`: how much of the total of `progress` is done.
+    """
+    blocks = 8
+    while True:
+        began = time.perf_counter()
+        under_way = jax.block_until_ready(advance(under_way, jnp.asarray(blocks)))
+        now = done(under_way)
+        progress.show(now)
+        if now >= progress.total:
+            return under_way
+        blocks = max(8, int(blocks * min(8.0, PATIENCE / (time.perf_counter() - began))))
+
+
+class Progress:
+    """How far a simulation is: a bar for who asked for it; for all others a warning if it will take long.
+
+    **Arguments:**
+
+    - `cost`: what it takes, in words.
+    - `total`: when it is done.
+    - `shown`: whether there is a bar; `warns`: where there is none, whether to warn.
+    """
+
+    def __init__(self, cost: str, total: int, *, shown: bool, warns: bool = True):
+        self.cost, self.total, self.shown = cost, total, shown
         self.bar = None
+        self.first: tuple[float, int] | None = None  # when something was done, and how much: after the compilation
+        self.warned = shown or not warns
 
     def __enter__(self) -> "Progress":
-        if self.cost is not None:
+        if self.shown:
             import rich.console
             import rich.progress
 
@@ -108,3 +144,15 @@ class Progress:
         """How much of the total is done."""
         if self.bar is not None:
             self.bar.update(self.task, completed=done)
+        if self.warned or not done:
+            return
+        self.first = self.first or (time.perf_counter(), done)
+        seconds, more = time.perf_counter() - self.first[0], done - self.first[1]
+        if seconds > _MEASURED and more:
+            left = seconds * (self.total - done) / more
+            self.warned = True
+            if left > _LONG:
+                warnings.warn(
+                    f"{self.cost}: about {duration(left)} from now. Ctrl-C ends it; progress=True shows how far it is.",
+                    stacklevel=2,
+                )

@@ -1,6 +1,6 @@
 """Algorithms that reuse their data, in dimension d, on the weight vectors themselves."""
 
-import os
+import math
 from typing import Any, Literal
 
 import equinox as eqx
@@ -11,11 +11,11 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from numpy.typing import ArrayLike
 
 from ..algorithms import OnlineSGD, ReusedData
-from ..errors import InvalidInput, check_key, is_concrete, positive_integer
+from ..errors import InvalidInput, check_key, check_memory, free_memory, in_bytes, is_concrete, positive_integer, shown
 from ..problems.base import check_problem
 from ..problems.field_problem import FieldProblem
 from ..state import State, check_state
-from ..trajectory import Outcome, Trajectory, check_starts, provenance, save_alphas
+from ..trajectory import Outcome, Trajectory, bytes_of_state, check_starts, provenance, save_alphas, steps_at
 from . import vectors
 from .devices import devices_for, in_parts, joined, parts_for, spread
 from .frozen_data import shape_of_blocks
@@ -79,27 +79,29 @@ def simulate_reused(
     datasets = runs if datasets is None else positive_integer(datasets, "datasets")
     if runs % datasets:
         raise InvalidInput(f"{runs} runs cannot be spread evenly over {datasets} datasets; take a multiple.")
+    if not (store_data is None or isinstance(store_data, bool)):
+        raise InvalidInput(f"store_data = {shown(store_data)} was given; choose True or False, or leave it out.")
     samples = _number_of_samples(algorithm, d)
     precision = _precision(dtype)
-    states = _states(problem, algorithm, start, runs, d)
     rate = float(algorithm.learning_rate)
-    times = save_alphas(time, clock="time")
+    times = save_alphas(time, bytes_of_state(problem), runs=runs, clock="time")
     check_key(key)
     if not isinstance(times, np.ndarray) or not is_concrete(key):
         raise InvalidInput("time or key is traced; a simulation on reused data runs outside jit, vmap and grad.")
-    save_steps = np.round(times / rate).astype(int)
-    if save_steps[-1] < 1:
-        raise InvalidInput(f"time = {float(times[-1]):g} is less than one step, learning_rate = {rate:g}.")
-
-    rows = int(np.prod(shape_of_blocks(samples, d)))
+    save_steps = steps_at(times, rate, "learning_rate")
+    rows = math.prod(shape_of_blocks(samples, d))
     numbers = datasets * rows * d
-    stored = numbers * precision.itemsize <= _free_memory() / 2 if store_data is None else bool(store_data)
+    stored = numbers * precision.itemsize <= free_memory() / 2 if store_data is None else bool(store_data)
     cost = (
         f"{runs} runs of {save_steps[-1]} steps, {datasets} datasets of {samples} samples, "
-        f"{numbers * precision.itemsize / 2**20:.0f} MiB of {precision.name} "
+        f"{in_bytes(numbers * precision.itemsize)} of {precision.name} "
         f"{'in memory' if stored else 'made again in each step'}, "
         f"{4 * runs * problem.width * samples * d / 1e9:.3g} Gflop a step"
     )
+    kept = precision.itemsize * (runs * problem.width * d + datasets * rows * (problem.teacher_width + 1))
+    needed = kept + runs * rows + runs * len(times) * bytes_of_state(problem) + stored * numbers * precision.itemsize
+    check_memory(needed, cost, "Take a smaller d, fewer runs or datasets, float32, or store_data=False.")
+    states = _states(problem, algorithm, start, runs, d)
     devices = devices_for(datasets, key)
     parts = parts_for(datasets, devices)
     data_key, run_key = jax.random.split(key)
@@ -120,7 +122,8 @@ def simulate_reused(
         [spread(part, devices) for part in in_parts(begun, parts)],
         save_steps,
         devices,
-        cost if progress else None,
+        cost,
+        progress,
     )
     outcome = ended.outcome.reshape(-1)
     return Trajectory(
@@ -137,7 +140,7 @@ def simulate_reused(
             problem=problem,
             algorithm=algorithm,
             start="spectral" if isinstance(start, str) else None,
-            key=np.asarray(jax.random.key_data(key)),
+            key=key,
         ),
     )
 
@@ -233,15 +236,3 @@ def _cast(problem: FieldProblem, precision: np.dtype) -> FieldProblem:
 
 def _folded(key: PRNGKeyArray, number: int) -> Shaped[Array, "number ..."]:
     return jax.vmap(lambda index: jax.random.fold_in(key, index))(jnp.arange(number))
-
-
-def _free_memory() -> float:
-    """Bytes that are free where the inputs would be kept."""
-    statistics = jax.devices()[0].memory_stats() or {}
-    if "bytes_limit" in statistics:
-        return float(statistics["bytes_limit"] - statistics.get("bytes_in_use", 0)) * len(jax.devices())
-    try:
-        with open("/proc/meminfo") as file:
-            return 1024.0 * next(float(line.split()[1]) for line in file if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) / 2 if hasattr(os, "sysconf") else 2**32

@@ -6,8 +6,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree, Shaped
 
+from ..batches import map_in_batches
 from ..trajectory import Outcome
 
 BLOCK = 128  # steps whose random numbers are drawn together; fixed, so that results do not depend on the machine
@@ -45,7 +47,8 @@ class Loop(eqx.Module):
 
     - `load`: the carry of a run, before its first step, by its number.
     - `draw`: random numbers for `block` steps of one run, with that leading axis.
-    - `advance`: one step of one run: (carry, draws, steps made before) to (carry, whether the step could be taken).
+    - `advance`: one step of the runs of all lanes, along a leading axis: (carries, draws, steps made before) to
+      (carries, whether the step could be taken).
     - `observe`: what is kept and looked at of a carry, such as its State.
     - `stop`: a run ends when this function of what is observed reaches zero.
     - `keys`: random key of each run.
@@ -54,7 +57,7 @@ class Loop(eqx.Module):
 
     load: Callable[[Int[Array, ""]], Any]
     draw: Callable[[PRNGKeyArray], PyTree[Array]]
-    advance: Callable[[Any, PyTree[Array], Int[Array, ""]], tuple[Any, Array]]
+    advance: Callable[[Any, PyTree[Array], Int[Array, " lanes"]], tuple[Any, Array]]
     observe: Callable[[Any], PyTree[Array]]
     stop: Callable[[Any], Array] | None
     keys: Shaped[Array, "runs ..."]
@@ -109,7 +112,7 @@ class Loop(eqx.Module):
 
     def _step(self, moving, step, draws):
         carry, outcome, ended = moving
-        new, finite = jax.vmap(self.advance)(carry, draws, step)
+        new, finite = self.advance(carry, draws, step)
         running = (outcome == Outcome.COMPLETED) & (step < self.save_steps[-1])
         carry = _where(running & finite, new, carry)
         reached = self._has_reached(carry) & running
@@ -120,7 +123,8 @@ class Loop(eqx.Module):
     def _has_reached(self, carry) -> Bool[Array, " lanes"]:
         if self.stop is None:
             return jnp.zeros(jax.tree.leaves(carry)[0].shape[0], bool)
-        return jax.vmap(self.stop)(jax.vmap(self.observe)(carry)) >= 0
+        stop = self.stop
+        return map_in_batches(lambda carry: stop(self.observe(carry)), carry) >= 0
 
     def _saved(self, lanes: Lanes, over, position, history, results: Results) -> Results:
         """What was observed in this block written where it belongs; a run that is over repeats its last."""
@@ -155,10 +159,21 @@ class Loop(eqx.Module):
         )
 
     def _loaded(self, run: Int[Array, " lanes"], waiting: Int[Array, " one"]) -> Lanes:
-        carry = jax.vmap(self.load)(jnp.minimum(run, self.runs - 1))
+        carry = map_in_batches(self.load, jnp.minimum(run, self.runs - 1))
         outcome = jnp.where(self._has_reached(carry), Outcome.STOPPED, Outcome.COMPLETED)
         nothing = jnp.zeros(run.shape[0], int)
         return Lanes(run, nothing, carry, outcome, nothing, waiting)
+
+
+def blocks_done(lanes: Lanes, runs: int, each: int) -> int:
+    """How many blocks of steps are done, of `each` for each of the `runs` of a device; a run that has ended made all.
+
+    Lanes of several devices come one after the other.
+    """
+    idle = np.asarray(lanes.run) >= runs
+    taken = np.minimum(np.asarray(lanes.waiting), runs).sum()
+    ended = int(taken) - int(np.sum(~idle))
+    return ended * each + int(np.sum(np.minimum(np.asarray(lanes.block), each)[~idle]))
 
 
 def _where(condition, new, old):

@@ -80,7 +80,7 @@ def _of_runs(function):
     return jax.vmap(jax.vmap(function))
 
 
-def run_all(job: Job, data: list[FrozenData], runs: list[Runs], save_steps, devices: list, cost: str | None):
+def run_all(job: Job, data: list[FrozenData], runs: list[Runs], save_steps, devices: list, cost: str, shown: bool):
     """All runs to their end, in segments of about a second, so that progress is seen and Ctrl-C heard.
 
     `data` and `runs` come in parts, which cores compute at the same time. Returns the States and training losses at the
@@ -91,7 +91,7 @@ def run_all(job: Job, data: list[FrozenData], runs: list[Runs], save_steps, devi
         return _observe(job, data, runs, devices)
 
     done, steps, saved = 0, 8, []
-    with Progress(cost, int(save_steps[-1])) as progress:
+    with Progress(cost, int(save_steps[-1]), shown=shown) as progress:
         for save in save_steps:
             while done < save:
                 began, now = time.perf_counter(), min(steps, int(save) - done)

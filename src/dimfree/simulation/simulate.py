@@ -1,6 +1,5 @@
 """The same process at finite d, run many times."""
 
-import time
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -13,14 +12,14 @@ from numpy.typing import ArrayLike
 
 from ..algorithms import OnlineSGD
 from ..algorithms.online import check_online_sgd
-from ..errors import InvalidInput, check_key, is_concrete, positive_integer
+from ..errors import InvalidInput, check_key, check_memory, in_bytes, is_concrete, positive_integer
 from ..problems import Problem
 from ..problems.base import check_problem
 from ..state import State, check_state
-from ..trajectory import Outcome, Trajectory, check_starts, provenance, save_alphas
+from ..trajectory import Outcome, Trajectory, bytes_of_state, check_starts, provenance, save_alphas, steps_at
 from . import exact, vectors
-from .devices import PATIENCE, Progress, devices_for, on_each, spread
-from .loop import BLOCK, LANES, Lanes, Loop, Results
+from .devices import Progress, devices_for, in_segments, on_each, spread
+from .loop import BLOCK, LANES, Lanes, Loop, Results, blocks_done
 
 _MEMORY = 2**30  # bytes that the runs under way may take, unless told otherwise
 
@@ -62,32 +61,31 @@ def simulate(
     check_online_sgd(algorithm)
     d = positive_integer(d, "d")
     runs = positive_integer(runs, "runs")
-    states = check_starts(problem, start, runs, trained=algorithm.readout_rate is not None)
-    check_state(states if start.Q.ndim == 3 else start, sphere=algorithm.sphere)
-    alphas = save_alphas(alpha)
+    memory = positive_integer(memory, "memory")
+    if not (isinstance(method, str) and method in ("exact", "vectors")):
+        raise InvalidInput(f"method = {method!r} was given; choose 'exact' (any d) or 'vectors'.")
+    check_key(key)
+    alphas = save_alphas(alpha, bytes_of_state(problem), runs=runs)
     if not isinstance(alphas, np.ndarray):
         raise InvalidInput("alpha is traced; the number of steps of a simulation must be known when it is called.")
-    save_steps = np.round(alphas * d / algorithm.batch_size).astype(int)
-    if save_steps[-1] < 1:
-        raise InvalidInput(
-            f"alpha = {float(alphas[-1]):g} is less than one step, batch_size / d = {algorithm.batch_size / d:g}."
-        )
-    if method not in ("exact", "vectors"):
-        raise InvalidInput(f"method = {method!r} was given; choose 'exact' (any d) or 'vectors'.")
-    vectors.check_rank(states, d)
-    check_key(key)
+    save_steps = steps_at(alphas, algorithm.batch_size / d, "batch_size / d")
     devices = devices_for(runs, key)
     bytes_per_run = _bytes_per_run(problem, algorithm, d, method)
     lanes = int(np.clip(memory // (bytes_per_run * len(devices)), 1, min(LANES, runs // len(devices))))
+    results = runs * len(alphas) * bytes_of_state(problem)
     cost = (
         f"{runs} runs of {save_steps[-1]} steps, {lanes * len(devices)} at a time, "
-        f"{lanes * len(devices) * bytes_per_run / 2**20:.0f} MiB"
+        f"{in_bytes(lanes * len(devices) * bytes_per_run)}, and {in_bytes(results)} of results"
     )
+    check_memory(lanes * bytes_per_run + results, cost, "Take fewer runs, fewer times (alpha), or method='exact'.")
+    states = check_starts(problem, start, runs, trained=algorithm.readout_rate is not None)
+    check_state(states if start.Q.ndim == 3 else start, sphere=algorithm.sphere)
+    vectors.check_rank(states if start.Q.ndim == 3 else start, d)
     dimension = jnp.asarray(d, float) if method == "exact" else d
     keys = jax.random.split(key, runs)
     job = _Job(problem, algorithm, stop, jnp.asarray(save_steps), dimension)
     states, keys = spread((states, keys), devices)
-    results = _run_all(job, states, keys, devices, lanes, cost if progress else None)
+    results = _run_all(job, states, keys, devices, lanes, cost, progress)
     states, outcome, ended = results.saved, results.outcome, results.ended
     return Trajectory(
         alpha=jnp.asarray(save_steps * algorithm.batch_size / d),
@@ -100,7 +98,7 @@ def simulate(
             d=d,
             problem=problem,
             algorithm=algorithm,
-            key=np.asarray(jax.random.key_data(key)) if is_concrete(key) else None,
+            key=key,
         ),
     )
 
@@ -125,7 +123,9 @@ class _Job(eqx.Module):
         return {
             "load": lambda run: jax.tree.map(lambda leaf: leaf[run], states),
             "draw": lambda key: exact.draw(key, problem, BLOCK, batch, d),
-            "advance": lambda state, draws, step: exact.advance(problem, algorithm, state, draws, d, step * batch / d),
+            "advance": jax.vmap(
+                lambda state, draws, step: exact.advance(problem, algorithm, state, draws, d, step * batch / d)
+            ),
             "observe": lambda state: state,
             "block": BLOCK,
         }
@@ -148,7 +148,7 @@ class _Job(eqx.Module):
         return {
             "load": load,
             "draw": lambda key: vectors.draw(key, problem, batch, d),
-            "advance": advance,
+            "advance": jax.vmap(advance),
             "observe": lambda moving: vectors.observe(*moving),
             "block": 1,
         }
@@ -162,27 +162,20 @@ def _bytes_per_run(problem: Problem, algorithm: OnlineSGD, d: int, method: str) 
     return 8 * BLOCK * (2 * batch * (fields + batch + 4) + 2 * state)
 
 
-def _run_all(job: _Job, states: State, keys, devices: list, lanes: int, cost: str | None) -> Results:
-    """All runs to their end, in segments of about a second, so that progress is seen and Ctrl-C heard."""
+def _run_all(job: _Job, states: State, keys, devices: list, lanes: int, cost: str, shown: bool) -> Results:
+    """All runs to their end."""
     under_way = _begin(job, states, keys, devices, lanes)
     if not is_concrete((job, states, keys)):
         return _segment(job, states, keys, under_way, jnp.asarray(np.iinfo(np.int64).max), devices)[1]
-    blocks = 8
-    with Progress(cost, keys.shape[0]) as progress:
-        while True:
-            began = time.perf_counter()
-            under_way = _segment(job, states, keys, under_way, jnp.asarray(blocks), devices)
-            idle = int(np.sum(np.asarray(under_way[0].run) >= keys.shape[0] // len(devices)))
-            progress.show(_ended(under_way[0], keys.shape[0], len(devices), idle))
-            if idle == lanes * len(devices):
-                return under_way[1]
-            blocks = max(8, int(blocks * min(8.0, PATIENCE / (time.perf_counter() - began))))
-
-
-def _ended(lanes: Lanes, runs: int, devices: int, idle: int) -> int:
-    """How many of the runs have ended: those that were taken, but for the lanes that are not idle."""
-    taken = np.minimum(np.asarray(lanes.waiting), runs // devices).sum()
-    return int(taken) - (lanes.run.shape[0] - idle)
+    runs, block = keys.shape[0], BLOCK if isinstance(job.d, Array) else 1
+    each = -(-int(job.save_steps[-1]) // block)
+    with Progress(cost, runs * each, shown=shown) as progress:
+        return in_segments(
+            lambda under_way, blocks: _segment(job, states, keys, under_way, blocks, devices),
+            under_way,
+            lambda under_way: blocks_done(under_way[0], runs // len(devices), each),
+            progress,
+        )[1]
 
 
 @eqx.filter_jit

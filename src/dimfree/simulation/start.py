@@ -8,7 +8,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, check_key, is_concrete, nonnegative_number, positive_integer
+from ..errors import (
+    InvalidInput,
+    check_key,
+    check_memory,
+    is_concrete,
+    nonnegative_number,
+    positive_integer,
+    real_array,
+)
 from ..gaussian.chi_square import chi_square
 from ..gaussian.factor import psd_factor
 from ..problems import Problem
@@ -67,7 +75,10 @@ def random_state(
     d = positive_integer(d, "d")
     nonnegative_number(norm, "norm")
     p, k = problem.width, problem.teacher_width
-    P = jnp.eye(k) if P is None else jnp.asarray(P, float)
+    if not wide:
+        # Q, the weights that it is made of, and the random numbers that they are made of.
+        check_memory(3 * 8 * p * p, f"The overlaps among {p:,} students", "Use wide=True, for dimfree.mean_field.")
+    P = jnp.eye(k) if P is None else jnp.asarray(real_array(P, "P"))
     if P.shape != (k, k):
         raise InvalidInput(f"P has shape {P.shape}; the problem has {k} teachers, so it must be {(k, k)}.")
     teacher, in_use = psd_factor(P)
@@ -78,7 +89,8 @@ def random_state(
         if readout is None:
             raise InvalidInput("readout_scale was given, but the problem has no readout; leave it out.")
         nonnegative_number(readout_scale, "readout_scale")
-        readout = readout_scale * jax.random.normal(jax.random.fold_in(key, 1), readout.shape)
+        scale = jnp.asarray(real_array(readout_scale, "readout_scale"))
+        readout = scale * jax.random.normal(jax.random.fold_in(key, 1), readout.shape)
     if wide:
         return _wide_overlaps(key, jnp.asarray(d, float), jnp.asarray(norm, float), P, teacher, readout, p)
     return _random_overlaps(key, jnp.asarray(d, float), jnp.asarray(norm, float), P, teacher, readout, p)

@@ -1,8 +1,9 @@
 """Solving a dynamical mean-field theory: populations of sample paths, until the error of their mean is small."""
 
 import dataclasses
-import hashlib
+import os
 import time as clock
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike
 from ..algorithms.reused import GradientDescent, MultiPassSGD, ReusedData
 from ..errors import InvalidInput, check_key, is_concrete, positive_integer
 from ..gaussian.rules import sobol_normals
+from ..identity import identity
 from ..limits.dmft import Process
 from ..problems.base import Problem
 from ..problems.field_problem import FieldProblem
@@ -31,6 +33,7 @@ _LEAST_BESIDE = 1e-10  # of the squared norm that must not be along the teacher
 _CLIMB = 0.02  # how far up gradient descent may seem to go, in the noise of a population: of its descent and first loss
 _FEWEST = 4  # populations, so that there is a spread
 _CURVES = ("M", "Q", "training_loss")  # those with errors
+_SAVED = (*_CURVES, "bend", "rate", "correlation", "response", "force_correlation", "memory")  # of a population
 _ROOM = 256  # steps, below which another compilation would cost more than it saves
 _SEGMENT = 16  # steps between two looks at how far it is, when it can also be interrupted
 
@@ -121,7 +124,9 @@ def dmft(
     - `paths`: of a population, a power of two; up to 8,192 by themselves, as far as the memory goes.
     - `most_populations`: after which it stops, whatever the error.
     - `flow`: whether the learning rate vanishes.
-    - `store`: a directory for finished populations; what is there from an earlier call like this one is not done again.
+    - `store`: a directory for finished populations; what is there from an earlier call like this one is not done
+      again. Files are named by all that a population depends on: exact numbers, the code and values of functions, the
+      versions of dimfree and JAX, the precision.
     - `memory`: bytes to use; a population takes 24 for each path and step, and 64 for each pair of steps.
     - `progress`: whether to say what it will cost and show how far it is.
 
@@ -144,6 +149,8 @@ def dmft(
     most = positive_integer(most_populations, "most_populations", minimum=_FEWEST)
     check_key(key)
     keys = jax.random.split(key, most)
+    if store is not None:
+        _make_directory(Path(store))
     made: dict[tuple[bytes, int], _Curves] = {}  # the choice of the grid has made the first of each already
 
     def population(times: np.ndarray, number: int) -> _Curves:
@@ -151,8 +158,10 @@ def dmft(
             return made[times.tobytes(), number]
         solver = Process(problem, algorithm, jnp.sqrt(start.P[0, 0]), jnp.asarray(times), flow)
         number_of_paths = paths or _paths_for(len(times) - 1, memory)
-        name = _fingerprint(problem, algorithm, start, times, flow, number_of_paths, key)
-        file = None if store is None else Path(store) / f"{name}-{len(times) - 1}-{number}.npz"
+        file = None
+        if store is not None:
+            name = identity(problem, _losses(problem), algorithm, start, times, flow, number_of_paths, keys[number])
+            file = Path(store) / f"{name[:32]}.npz"
         curves = made[times.tobytes(), number] = _population(solver, start, number_of_paths, keys[number], file)
         return curves
 
@@ -233,20 +242,46 @@ def _step_errors(times: Float[np.ndarray, " times"], curves: _Curves) -> Float[n
     return step_errors(times, curves["M"], curves["bend"])
 
 
-def _fingerprint(problem: FieldProblem, algorithm, start: State, times, flow: bool, paths: int, key) -> str:
-    """A name for a calculation; two losses are told apart by their values at some points."""
-    points = jnp.asarray(np.random.default_rng(0).normal(size=(8, 3)))
-    losses = [float(problem.loss(each[:1], each[1:2], each[2], problem.readout)) for each in points]
-    numbers = [np.asarray(leaf).tolist() for leaf in (start.Q, start.M, start.P, times, jax.random.key_data(key))]
-    return hashlib.sha256(repr((algorithm, numbers, losses, flow, paths)).encode()).hexdigest()[:16]
+def _losses(problem: FieldProblem) -> list[str]:
+    """The loss at many points, to the digits that every processor agrees on: its code may use what is not seen."""
+    points = jnp.asarray(np.random.default_rng(0).normal(size=(64, 3)))
+    found = jax.vmap(lambda each: problem.loss(each[:1], each[1:2], each[2], problem.readout))(points)
+    return [f"{float(loss):.9e}" for loss in found]
+
+
+def _make_directory(store: Path) -> None:
+    """The directory for populations, before hours of computing and not after."""
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"store = {store} was given; it is not a directory that can be made: {error}.") from error
+    if not os.access(store, os.W_OK):
+        raise InvalidInput(f"store = {store} was given; files cannot be written there.")
+
+
+def _saved(file: Path, steps: int) -> _Curves | None:
+    """A finished population; None if there is none, an error if it is not whole."""
+    if not file.exists():
+        return None
+    try:
+        if not file.is_file():
+            raise ValueError("it is not a file")
+        with file.open("rb") as content, np.load(content) as saved:
+            curves = {name: saved[name] for name in _SAVED}
+        if curves["M"].shape != (steps + 1,):
+            raise ValueError("it holds another number of steps")
+    except Exception as error:  # whatever NumPy and zip make of a damaged file
+        raise InvalidInput(
+            f"{file} is damaged ({error!s:.200}). Remove it, and the population is computed again."
+        ) from error
+    return curves
 
 
 def _population(solver: Process, start: State, paths: int, key: PRNGKeyArray, file: Path | None) -> _Curves:
     """One population to its end, from a file if it is there."""
-    if file is not None and file.exists():
-        with np.load(file) as saved:
-            return dict(saved)
     steps = len(solver.times) - 1
+    if file is not None and (saved := _saved(file, steps)) is not None:
+        return saved
     seed, selection, moves = jax.random.split(key, 3)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(seed)))
     normals = jnp.asarray(sobol_normals(paths, steps + 3, rng).T)
@@ -276,9 +311,11 @@ def _population(solver: Process, start: State, paths: int, key: PRNGKeyArray, fi
         "memory": np.asarray(kernels.memory) / durations[:, None],
     }
     if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_suffix(".partial.npz")
-        np.savez(partial, **curves)
+        partial = file.with_suffix(f".{uuid.uuid4().hex}.partial")
+        with partial.open("wb") as whole:
+            np.savez(whole, **curves)
+            whole.flush()
+            os.fsync(whole.fileno())
         partial.replace(file)
     return curves
 

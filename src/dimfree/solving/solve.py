@@ -8,16 +8,24 @@ import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optimistix
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import ArrayLike
 
 from ..batches import map_in_batches
-from ..errors import InvalidInput, check_key, is_concrete, nonnegative_number, positive_integer
+from ..errors import (
+    InvalidInput,
+    check_key,
+    check_memory,
+    is_concrete,
+    nonnegative_number,
+    positive_integer,
+    real_array,
+    shown,
+)
 from ..limits import DiffusionLimit, Limit, LinearNoiseLimit, MeanFieldLimit, MeanLimit
 from ..state import State, WideState, check_state
-from ..trajectory import Outcome, Trajectory, check_start, check_starts, provenance, save_alphas
+from ..trajectory import Outcome, Trajectory, bytes_of_state, check_start, check_starts, provenance, save_alphas
 from .sliding import slides, solve_sliding
 
 _DIVERGED_ABOVE = 1e8  # overlaps are of order one: beyond this a run has no way back
@@ -56,33 +64,34 @@ def solve(
       slides along).
     """
     if not isinstance(limit, Limit | MeanFieldLimit):
-        raise InvalidInput(f"limit = {limit!r} was given; make one with dimfree.ode(problem, algorithm), sde, ...")
+        raise InvalidInput(f"limit = {shown(limit)} was given; make one with dimfree.ode(problem, algorithm), sde, ...")
     trained = limit.algorithm.readout_rate is not None
+    steps, max_steps = positive_integer(steps, "steps"), positive_integer(max_steps, "max_steps")
     begin: Any = start
+    alphas = _save_alphas(limit, alpha, runs, steps)
     if isinstance(limit, DiffusionLimit):
         if key is None or runs is None:
             raise InvalidInput(
                 "A diffusion is random: give solve the number of paths and a key, runs=64, key=jax.random.key(0)."
             )
         check_key(key)
-        begin = check_starts(limit.problem, begin, positive_integer(runs, "runs"), trained=trained)
+        begin = check_starts(limit.problem, begin, runs, trained=trained)
         check_state(begin, sphere=limit.algorithm.sphere)
     elif isinstance(limit, MeanFieldLimit):
         begin = limit.start(begin)
     else:
         begin = check_start(limit.problem, begin, trained=trained)
         check_state(begin, sphere=limit.algorithm.sphere)
-    alphas = jnp.asarray(save_alphas(alpha))
     if isinstance(limit, DiffusionLimit):
         assert key is not None
         assert runs is not None
         keys = jax.random.split(key, runs)
-        arrays = _solve_diffusion(limit, begin, alphas, keys, positive_integer(steps, "steps"), stop)
-        made_by = {"d": limit.d, "solver": f"Euler-Maruyama, {steps} steps", "key": _key_words(key)}
+        arrays = _solve_diffusion(limit, begin, alphas, keys, steps, stop)
+        made_by = {"d": limit.d, "solver": f"Euler-Maruyama, {steps} steps", "key": key}
     elif isinstance(limit, MeanLimit) and slides(limit):
         if limit.algorithm.sphere:
             raise InvalidInput("A drift that jumps is integrated without the sphere only: use sphere=False.")
-        arrays = solve_sliding(limit, begin, alphas, positive_integer(steps, "steps"), _DIVERGED_ABOVE, stop)
+        arrays = solve_sliding(limit, begin, alphas, steps, _DIVERGED_ABOVE, stop)
         made_by = {"solver": f"Heun with projection on sliding surfaces, {steps} steps"}
     else:
         # The averages over a wide network's fields are smooth in the State, whatever the activation.
@@ -92,9 +101,7 @@ def solve(
         absolute_tolerance = (1e-7 if rough else 1e-10) if absolute_tolerance is None else absolute_tolerance
         for name, value in (("relative_tolerance", relative_tolerance), ("absolute_tolerance", absolute_tolerance)):
             nonnegative_number(value, name)
-        tolerances = tuple(
-            np.asarray(number) if is_concrete(number) else number for number in (relative_tolerance, absolute_tolerance)
-        )
+        tolerances = tuple(real_array(each, "tolerance") for each in (relative_tolerance, absolute_tolerance))
         arrays = _solve_mean(limit, begin, alphas, tolerances, max_steps, stop)
         made_by = {"solver": f"Tsit5, relative tolerance {relative_tolerance}, absolute {absolute_tolerance}"}
     # What is recorded is put into words while the solver computes.
@@ -111,6 +118,19 @@ def solve(
         ),
         **arrays,
     )
+
+
+def _save_alphas(limit: Limit | MeanFieldLimit, alpha: Any, runs: Any, steps: int) -> Float[Array, " times"]:
+    """The times to save at, where what is saved at them fits in memory."""
+    state_bytes = bytes_of_state(limit.problem, wide=isinstance(limit, MeanFieldLimit))
+    if isinstance(limit, LinearNoiseLimit):
+        state_bytes += 8 * limit.coordinates.size**2
+    if isinstance(limit, DiffusionLimit):
+        # A path holds its coordinates at every step, and the noise that moved them.
+        path = 2 * 8 * steps * limit.coordinates.size
+        check_memory(path, f"A path of {steps:,} steps", "Take fewer steps, or a smaller network.")
+    paths = 1 if runs is None else positive_integer(runs, "runs")
+    return jnp.asarray(save_alphas(alpha, state_bytes, runs=paths))
 
 
 @eqx.filter_jit
@@ -249,7 +269,3 @@ def _expectation(limit: Limit | MeanFieldLimit, start: Any) -> str:
     with jax.ensure_compile_time_eval():
         error = float(mean.expectation_error(start))
     return f"{limit.expectation}; estimated error of the drift at the start {error:.1e}"
-
-
-def _key_words(key: PRNGKeyArray) -> str | None:
-    return str(np.asarray(jax.random.key_data(key))) if is_concrete(key) else None

@@ -9,11 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import algorithms, problems, stating
-from ..errors import InvalidInput
+from ..errors import InvalidInput, check_memory
+from ..trajectory import bytes_of_state
 from .description import Analysis, Description, Function, axis_values
 
 _RUNS_IN_A_TASK = 4_096  # unless the study says: seconds of simulation
 _CELLS_IN_A_TASK = 1_024
+_MOST_TASKS = 10**7
+_BYTES_OF_A_RUN = 64  # its key, and what is kept of it
 _NUMBERS = {"alpha", "threshold", "overlap"}  # settings of computations that may differ between the cells of a task
 
 
@@ -57,6 +60,17 @@ class Layout:
         free = [len(values) if name in self.numbers else 1 for name, values in self.axes.items()]
         self.tile = _tile(free, cells_per_task(description))
         self.tiles = tuple(math.ceil(n / side) for n, side in zip(self.shape, self.tile, strict=True))
+        if self.number_of_tasks > _MOST_TASKS and description.refine is None:
+            raise InvalidInput(
+                f"The study has {self.number_of_tasks:,} tasks of {math.prod(self.tile):,} cells, each with files of "
+                f"its own; at most {_MOST_TASKS:,} are possible. Take fewer points, or more cells_per_task."
+            )
+        self.task_bytes = _task_bytes(description, self.axes, math.prod(self.tile))
+        check_memory(
+            self.task_bytes,
+            f"A task of {math.prod(self.tile):,} cells with {description.runs:,} runs each",
+            "Take fewer runs, smaller networks, or fewer cells in a task (cells_per_task).",
+        )
 
     @property
     def number_of_tasks(self) -> int:
@@ -102,6 +116,15 @@ def _check_first(description: Description, values: dict[str, Any]) -> None:
         raise InvalidInput("compute: name: dmft is for reused data, such as GradientDescent; for OnlineSGD use solve.")
     if not online and not isinstance(description.compute, Function) and name != "dmft":
         raise InvalidInput(f"compute: name: {name} is for OnlineSGD; for reused data compute dmft, or a function.")
+
+
+def _task_bytes(description: Description, axes: dict[str, np.ndarray], cells: int) -> int:
+    """Bytes that the States of a task take, its network being the widest; zero where a function makes its own."""
+    if not is_vectorised(description) or isinstance(description.compute, Function):
+        return 0
+    wide = ("problem.width", "problem.teacher_width")
+    values = {name: max(axis) if name in wide else axis[0] for name, axis in axes.items()}
+    return cells * description.runs * (bytes_of_state(make_problem(description, values)) + _BYTES_OF_A_RUN)
 
 
 def cells_in_full_task(description: Description) -> int:

@@ -282,11 +282,12 @@ def _first(batched: Any) -> Any:
 def _central_risks(problems, algorithms):
     """The risk of students without overlap, and whether the ODE is at rest there."""
 
-    def one(problem, algorithm):
+    def one(cell):
+        problem, algorithm = cell
         state = centre(problem)
         return problem.risk(state), stillness(ode(problem, algorithm), state) >= 0
 
-    return eqx.filter_vmap(one)(problems, algorithms)
+    return map_in_batches(one, (problems, algorithms))
 
 
 @eqx.filter_jit

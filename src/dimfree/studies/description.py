@@ -8,11 +8,12 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, shown
 from ..reading import with_numbers
 
 _MOST_CELLS = 10**9  # a cell's number seeds its random key, which holds 32 bits
 _MOST_POINTS = 10**7  # along one axis: they are held in memory
+_MOST_SAMPLES = 2**53  # of a run: more are centuries of computing
 
 # Names of arrays in the store; `a.b` is the attribute b of the attribute a.
 QuantityName = Annotated[str, Field(pattern=r"^[A-Za-z]\w*(\.[A-Za-z]\w*)*$", max_length=200)]
@@ -34,7 +35,7 @@ class Grid(_Checked):
 
     @pydantic.model_validator(mode="after")
     def _increases(self) -> "Grid":
-        if not self.start < self.to < float("inf"):
+        if not -math.inf < self.start < self.to < math.inf:
             raise ValueError(f"from = {self.start:g} to = {self.to:g} was given; it must increase")
         if self.scale == "log" and self.start <= 0:
             raise ValueError(f"from = {self.start:g} was given with scale: log; it must be positive")
@@ -47,7 +48,17 @@ class Grid(_Checked):
         return self.start + (self.to - self.start) * fraction
 
 
-Axis = Grid | Annotated[list[Value], Field(min_length=1)]
+def _of_one_kind(values: list[Value]) -> list[Value]:
+    """The values of an axis, which are all numbers, all words, or all true or false."""
+    kinds = {bool if isinstance(value, bool) else str if isinstance(value, str) else float for value in values}
+    if len(kinds) > 1:
+        raise ValueError("the values of an axis must be all numbers, all words, or all true or false")
+    if kinds == {float} and not all(abs(value) < 2**63 for value in values if not isinstance(value, str)):
+        raise ValueError("numbers along an axis must be finite, and smaller than 2^63")
+    return values
+
+
+Axis = Grid | Annotated[list[Value], Field(min_length=1), pydantic.AfterValidator(_of_one_kind)]
 
 
 class ExitTime(_Checked):
@@ -179,6 +190,10 @@ class Description(_Checked):
             raise ValueError(
                 f"the axes have {self.number_of_cells:.3g} cells; at most {_MOST_CELLS:.0e} can be told apart"
             )
+        if isinstance(self.compute, ExitTime | Simulate) and self._most("alpha") * self._most("d") > _MOST_SAMPLES:
+            raise ValueError(
+                f"alpha x d is {self._most('alpha') * self._most('d'):.3g} samples in a run: centuries of computing"
+            )
         if self.target_error is not None and self.most_runs is None:
             raise ValueError("target_error was given; say with most_runs at how many runs a cell is given up")
         if self.target_error is not None and not is_random(self):
@@ -193,6 +208,12 @@ class Description(_Checked):
     def number_of_cells(self) -> int:
         """How many cells the grid has."""
         return math.prod(axis.points if isinstance(axis, Grid) else len(axis) for axis in self.axes.values())
+
+    def _most(self, setting: str) -> float:
+        """The largest value that a setting of the computation has in any cell."""
+        axis = self.axes.get(setting, [getattr(self.compute, setting)])
+        numbers = [axis.to] if isinstance(axis, Grid) else [value for value in axis if not isinstance(value, str)]
+        return max(map(float, numbers), default=0.0)
 
     def to_dict(self) -> dict[str, Any]:
         """The description as plain data, with every default in place."""
@@ -238,7 +259,7 @@ def _line(problem: Any) -> str:
     if problem["type"] == "extra_forbidden":
         known = ", ".join(_fields(loc[:-1]))
         return f"{where}: there is no such key; {'.'.join(map(str, loc[:-1])) or 'a study'} has {known}"
-    given = "" if isinstance(problem["input"], dict) else f" (given: {problem['input']!r:.60})"
+    given = "" if isinstance(problem["input"], dict) else f" (given: {shown(problem['input']):.60})"
     return f"{where}: {problem['msg'].removeprefix('Value error, ')}{given}"
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import errno
 import json
 import sys
 import time
@@ -14,18 +13,19 @@ from distributed import Client, Future, KilledWorker, as_completed
 
 from ..errors import InvalidInput
 from ..printing import duration
+from .arrays import Arrays
 from .cells import Cells, Layout
 from .clusters import Cluster
 from .description import Description
+from .files import FULL
 from .lock import Lock
 from .progress import Progress
-from .store import Store
+from .store import Record, Store, made_with
 from .tasks import run_task
 
 _RETRIES = 2  # of a task that raised
 _RESUBMITS = 2  # of a task whose workers died; it is given up when twenty-one have: each takes seconds to start
 _COUNT_EVERY = 10.0  # seconds between two counts of the workers
-_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Interrupted(Exception):
@@ -38,6 +38,7 @@ class Report:
 
     - `tasks`, `done`: of the study, and how many of them are in the store.
     - `computed`: tasks computed by this run.
+    - `repaired`: of those, tasks whose results were there, but damaged.
     - `failures`: tasks that could not be computed, with the reason; they are tried again by the next run.
     - `failed_cells`, `timed_out_cells`: of the tasks of this run, by their number.
     """
@@ -47,6 +48,7 @@ class Report:
     done: int = 0
     computed: int = 0
     seconds: float = 0.0
+    repaired: list[int] = dataclasses.field(default_factory=list)
     failures: dict[int, str] = dataclasses.field(default_factory=dict)
     failed_cells: dict[int, str] = dataclasses.field(default_factory=dict)
     timed_out_cells: list[int] = dataclasses.field(default_factory=list)
@@ -68,6 +70,9 @@ class Report:
             f"{self.done} of {self.tasks} tasks are in {self.store}; {self.computed} computed now, "
             f"in {duration(self.seconds)}."
         ]
+        if self.repaired:
+            shown = ", ".join(map(str, self.repaired[:8])) + ", ..." * (len(self.repaired) > 8)
+            lines.append(f"  {len(self.repaired)} of them were there, but damaged or without some chunk: {shown}")
         for cell, words in list(self.failed_cells.items())[:5]:
             lines.append(f"  cell {cell} failed: {words}")
         if len(self.failed_cells) > 5:
@@ -84,16 +89,29 @@ class Report:
     __repr__ = __str__
 
 
-def run(description: Description, url: str, cluster: Cluster, *, progress: bool = True) -> Report:
+def run(
+    description: Description,
+    url: str,
+    cluster: Cluster,
+    *,
+    accept_changes: bool = False,
+    repair: bool = False,
+    progress: bool = True,
+) -> Report:
     """Compute what is missing of a study."""
     store = Store(url)
+    if store.files.is_of_this_process and cluster.kind != "inline":
+        raise InvalidInput(
+            f"{url} was given as a store: the memory of this process, which workers do not see. Give a directory, or "
+            "cluster='inline'."
+        )
+    arrays = Arrays(description)
+    store.begin(description)
     with Lock(store.files) as lock:
-        store.create(description)
         store.files.tidy()
-        done = store.done()
-        store.refuse_if_chunks_are_lost(description, len(done))
+        done, damaged = store.take_up(description, arrays, accept_changes=accept_changes, repair=repair)
         began = time.perf_counter()
-        driver = Driver(description, store, cluster, lock)
+        driver = Driver(description, store, arrays, done, cluster, lock)
         if description.refine is not None:
             from .refinement import refine
 
@@ -108,6 +126,9 @@ def run(description: Description, url: str, cluster: Cluster, *, progress: bool 
                 if missing:
                     with driver.connected() as compute:
                         compute((layout.task(task) for task in missing), report, bar)
+        report.repaired = damaged
+        if report.complete:
+            store.refuse_if_damaged(arrays, digests=True)
         report.seconds = time.perf_counter() - began
     return report
 
@@ -115,9 +136,18 @@ def run(description: Description, url: str, cluster: Cluster, *, progress: bool 
 class Driver:
     """Hands out tasks and hears of them."""
 
-    def __init__(self, description: Description, store: Store, cluster: Cluster, lock: Lock):
-        self.description, self.store, self.cluster, self.lock = description, store, cluster, lock
-        self.text = json.dumps(description.to_dict(), sort_keys=True)
+    def __init__(
+        self,
+        description: Description,
+        store: Store,
+        arrays: Arrays,
+        done: dict[int, Record],
+        cluster: Cluster,
+        lock: Lock,
+    ):
+        self.description, self.store, self.arrays, self.done = description, store, arrays, done
+        self.cluster, self.lock = cluster, lock
+        self.text, self.made_with = json.dumps(description.to_dict(), sort_keys=True), made_with(description)
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[Callable[[Iterable[Cells], Report, Progress], None]]:
@@ -130,9 +160,16 @@ class Driver:
 
     def _inline(self, tasks: Iterable[Cells], report: Report, bar: Progress) -> None:
         for cells in tasks:
-            record = run_task(self.text, self.store.url, cells, may_exit=False)
+            try:
+                record = run_task(self.text, self.store.url, cells, self.made_with, may_exit=False)
+            except OSError as error:
+                raise (self.full_disk() if error.errno in FULL else error) from error
             report.add(record)
             bar.add(len(cells), len(record["failed"]))
+
+    def full_disk(self) -> Interrupted:
+        """What ends a study when there is no space left."""
+        return Interrupted(f"The disk of {self.store.url} is full. Make space and run the same command again to go on.")
 
 
 class _Rush:
@@ -170,13 +207,13 @@ class _Rush:
         self.submits[cells.task] = number + 1
         key = f"study-{self.name}-{cells.task}-{number}"
         self.under_way[key] = cells
-        arguments = (self.driver.text, self.driver.store.url, cells)
+        arguments = (self.driver.text, self.driver.store.url, cells, self.driver.made_with)
         future = self.client.submit(run_task, *arguments, may_exit=True, key=key, retries=_RETRIES, pure=False)
         self.results.add(future)
 
     def _heard(self, future: Future, cells: Cells) -> None:
         # What counts is the store: a worker may die between writing a task and handing over what it returns.
-        if (record := self.driver.store.record(cells.task)) is not None:
+        if (record := self.driver.store.record(cells.task, self.driver.arrays)) is not None:
             self.report.add(record)
             self.bar.add(len(cells), len(record["failed"]) + len(record["timed_out"]))
         elif future.status == "error":
@@ -187,10 +224,8 @@ class _Rush:
             raise Interrupted("The connection to the scheduler was lost. Run the same command again to go on.")
 
     def _failed(self, error: BaseException, cells: Cells) -> None:
-        if isinstance(error, OSError) and error.errno in _FULL:
-            raise Interrupted(
-                f"The disk of {self.driver.store.url} is full. Make space and run the same command again to go on."
-            )
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise self.driver.full_disk()
         if isinstance(error, KilledWorker):
             late = len(self.driver.store.timeouts(cells.task))
             # Workers end themselves when a cell takes too long: that one is known now, and the next attempt gets on.

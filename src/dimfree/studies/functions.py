@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from .. import analysis, checking, limits, solving
+from ..batches import map_in_batches
 from ..errors import InvalidInput
 from ..quadratic import plateau
 from ..state import State
@@ -29,17 +30,6 @@ def imported(path: str) -> Callable[..., Any]:
         return getattr(importlib.import_module(module_name), name)
     except (ImportError, AttributeError) as error:
         raise InvalidInput(f"compute: function: {path} was given, but it cannot be imported: {error}") from error
-
-
-def source_of(description: Description) -> str | None:
-    """The text of the module that the study's own function is from."""
-    if not isinstance(description.compute, Function):
-        return None
-    module = inspect.getmodule(imported(description.compute.function))
-    try:
-        return None if module is None else inspect.getsource(module)
-    except (OSError, TypeError):  # of a module that is no text
-        return None
 
 
 def one_cell(description: Description, values: dict[str, Any], key: Any) -> dict[str, float]:
@@ -80,12 +70,13 @@ def many_cells(description: Description, values: dict[str, Any], keys: Any) -> d
     assert isinstance(compute, Function)
     function = imported(compute.function)
 
-    def one(values, key):
+    def one(values_and_key):
+        values, key = values_and_key
         settings = settings_of(description, values)
         problem, algorithm = make_problem(description, values), make_algorithm(description, values)
         return function(problem, algorithm, key=key, **settings)
 
-    found = jax.jit(jax.vmap(one))(values, keys)
+    found = jax.jit(lambda *cells: map_in_batches(one, cells))(values, keys)
     if absent := [name for name in compute.quantities if name not in found]:
         there = ", ".join(found)
         raise InvalidInput(f"compute: quantities: {', '.join(absent)} is not in what the function returns: {there}.")

@@ -1,19 +1,17 @@
 """The results of a study as a Dataset, from a store that anybody may have made: what is damaged is said, not shown."""
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import psutil
 import yaml
 
 from ..errors import InvalidInput
-from .cells import Layout
-from .description import Description
-from .quantities import quantities
-from .store import Status, Store, shape_of
+from .arrays import Arrays, Chunks
+from .store import Status, Store
 
 if TYPE_CHECKING:
     import xarray
@@ -22,34 +20,51 @@ if TYPE_CHECKING:
 def open_study(path: str | Path) -> "xarray.Dataset":
     """The results of a study as one Dataset, also while it runs: what is not there yet is NaN, and its `status` 0.
 
-    Arrays are read from the store when they are used. Dimensions are the axes of the study; of a study that refines,
-    cells in the order in which they were chosen, with the axes as coordinates. `status` is 1 where a cell was computed,
-    2 where it failed, 3 where it took too long. No code of the study is imported or run.
+    Arrays are read from the store when they are used, as far as tasks were done when it was opened. Dimensions are the
+    axes of the study; of a study that refines, cells in the order in which they were chosen, with the axes as
+    coordinates. `status` is 1 where a cell was computed, 2 where it failed, 3 where it took too long. No code of the
+    study is imported or run.
+
+    Every chunk of a task that is done must be there with the size it was written with; its digest is compared when it
+    is read. A store that is not as it was written is an error that says what to do.
 
     **Arguments:**
 
     - `path`: a local path or an fsspec URL, as given to `Study.run` or `dimfree study run`.
+
+    **Returns** an `xarray.Dataset` with an array for each quantity. Its attributes hold the study, the versions that
+    made it, `tasks_done` of `tasks` and, where a study was resumed in spite of a change, `accepted_changes`.
     """
     import xarray
 
     store = Store(path)
     manifest, description = store.manifest, store.description()
+    arrays = Arrays(description)
+    records = store.refuse_if_damaged(arrays)
+    if not store.has_digests:
+        warnings.warn(
+            f"{store.url} was written by dimfree {manifest['made_by'].get('dimfree')!s:.40}, which kept no digests of "
+            "chunks: lost and exchanged ones cannot be told from results. `study run --accept-changes` adds digests.",
+            stacklevel=2,
+        )
     with in_words(store.url):
-        # Nothing is decoded: attributes of a stranger's arrays would say what their numbers mean.
-        data = xarray.open_zarr(store.arrays(), consolidated=False, chunks=None, zarr_format=3, decode_cf=False)
-    data = _as_described(data, description, store.url)
-    done = len(store.done())
-    store.refuse_if_chunks_are_lost(description, done)
+        chunks = Chunks(arrays.metadata, store.fetcher(arrays, records))
+        data = xarray.open_zarr(
+            chunks, consolidated=False, chunks=None, zarr_format=3, decode_cf=False, drop_variables=list(arrays.axes)
+        )
+    data = data[list(arrays.quantities)]  # in their order
     if description.refine is None:
-        values = Layout(description).axes
-        data = data.assign_coords({name: list(values[name]) for name in values if name not in data.coords})
+        data = data.assign_coords({name: list(values) for name, values in arrays.axes.items()})
     else:
         with in_words(store.url):
             data = data.isel(cell=data.status.values != Status.MISSING).set_coords(list(description.axes))
+    with in_words(store.url):
+        accepted = [f"{change['at']}: {'; '.join(change['changes'])}" for change in manifest.get("accepted", [])]
     return data.assign_attrs(
         {str(name): str(version) for name, version in manifest["made_by"].items()}
         | {"title": description.title, "study": yaml.safe_dump(manifest["study"], sort_keys=False)}
-        | {"tasks_done": done, "tasks": manifest["tasks"]}
+        | {"tasks_done": len(records), "tasks": arrays.tasks}
+        | ({"accepted_changes": "\n".join(accepted)} if accepted else {})
     )
 
 
@@ -76,31 +91,10 @@ def in_words(where: str | Path) -> Iterator[None]:
     """Say that a store is damaged, whatever the libraries that read it make of that."""
     try:
         yield
+    except InvalidInput:
+        raise
     except Exception as error:
         raise InvalidInput(
             f"The results in {where} cannot be read ({type(error).__name__}: {error!s:.200}). Something has changed or "
             "removed files of this store; copy it again, or compute the study anew in another directory."
         ) from error
-
-
-def _as_described(data: "xarray.Dataset", description: Description, where: str) -> "xarray.Dataset":
-    """The arrays that the study has and no others, if they are what it says."""
-    shape, chunks, names = shape_of(description)
-    wanted = {quantity.name: np.dtype(quantity.dtype) for quantity in quantities(description)}
-    for name, dtype in wanted.items():
-        if name not in data.variables:
-            raise InvalidInput(f"The store {where} is damaged: the array {name} is not there.")
-        found: Any = data[name].variable
-        given = found.dims, found.shape, found.dtype, found.encoding.get("chunks")
-        if given != (names, shape, dtype, chunks):
-            raise InvalidInput(
-                f"The store {where} is damaged: the array {name} has dimensions {given[0]}, shape {given[1]}, type "
-                f"{given[2]} and chunks {given[3]}; the study has {names}, {shape}, {dtype} and {chunks}."
-            )
-    if description.refine is not None:
-        return data[list(wanted)]
-    axes = {name: data[name].variable for name in names if name in data.variables}
-    for name, length in zip(names, shape, strict=True):
-        if name in axes and (axes[name].shape != (length,) or axes[name].dtype.kind not in "if"):
-            raise InvalidInput(f"The store {where} is damaged: the axis {name} does not have {length} numbers.")
-    return data[[*wanted, *axes]]

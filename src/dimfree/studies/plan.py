@@ -1,15 +1,17 @@
 """What a study will cost, before anything runs."""
 
 import dataclasses
-import itertools
+import math
 import time
+from typing import Any
 
 import numpy as np
 
+from ..errors import in_bytes
 from ..printing import duration
-from .cells import Cells, Layout, cells_per_task, is_vectorised
+from .cells import Cells, Layout, cells_per_task, is_vectorised, make_algorithm, settings_of
 from .computations import compute
-from .description import Description
+from .description import Description, ExitTime, Simulate, Solve
 from .quantities import quantities
 
 _GROUPS = 3  # sets of cells that are timed; each is compiled for itself
@@ -17,6 +19,10 @@ _CELLS = 16  # of each, where cells are computed together...
 _FEW = 3  # ... and where they are not
 _BRIEF = 0.3  # seconds of a measurement that is too short to tell
 _LONG = 60.0  # seconds of a task above which it is too large: so much is lost with a worker
+_STEPS = 1e6  # of a cell that is timed, in all its runs...
+_RUNS = 8  # ... which are simulated together, and fill the lanes
+_STEPS_OF_A_SOLUTION = 1e3  # ... as which a solution counts
+_STEPS_OF_A_CALL = 1e5  # ... and a call of a function
 _SHORT = 0.3  # seconds below which handing it out costs more than a few percent
 
 
@@ -27,7 +33,9 @@ class Plan:
     - `cells`, `tasks`, `cells_per_task`, `runs`: how much there is to do.
     - `bytes`: of the results, before compression.
     - `compile_seconds`: once on each worker for each kind of task.
-    - `cell_seconds`: measured on `probed` cells, evenly spread.
+    - `cell_seconds`: measured on `probed` cells, evenly spread; where a cell takes long, on fewer runs and steps, by
+      the factor `shortened`.
+    - `task_bytes`: memory that the States of a task take, beside what JAX itself takes.
     """
 
     cells: int
@@ -39,6 +47,8 @@ class Plan:
     compile_seconds: float
     cell_seconds: float
     upper: bool = False
+    task_bytes: int = 0
+    shortened: float = 1.0
 
     @property
     def task_seconds(self) -> float:
@@ -51,11 +61,13 @@ class Plan:
 
     def __str__(self) -> str:
         most = "at most " if self.upper else ""
+        shorter = f" with {self.shortened:.3g} times fewer runs or steps" if self.shortened > 1 else ""
         lines = [
             f"{most}{self.cells:,} cells of {self.runs} runs, in {self.tasks:,} tasks of {self.cells_per_task} cells",
-            f"{most}{self.bytes / 2**20:.3g} MiB of results, before compression",
-            f"{self.cell_seconds:.3g} s a cell, {duration(self.task_seconds)} a task, measured on {self.probed} cells; "
-            f"{self.compile_seconds:.2g} s to compile",
+            f"{most}{in_bytes(self.bytes)} of results, before compression",
+            f"{in_bytes(self.task_bytes)} of memory for the States of a task" if self.task_bytes else "",
+            f"{duration(self.cell_seconds)} a cell, {duration(self.task_seconds)} a task, measured on {self.probed} "
+            f"cells{shorter}; {self.compile_seconds:.2g} s to compile",
             "estimated time: "
             + ", ".join(f"{duration(self.seconds(n))} on {n} worker{'s' * (n > 1)}" for n in (1, 2, 8, 64)),
         ]
@@ -63,7 +75,7 @@ class Plan:
             lines.append(f"Tasks are long; cells_per_task: {max(1, int(10 / self.cell_seconds))} would lose less.")
         if self.task_seconds < _SHORT and self.tasks > 64:
             lines.append(f"Tasks are short; cells_per_task: {int(2 / self.cell_seconds)} would cost less to hand out.")
-        return "\n".join(lines)
+        return "\n".join(line for line in lines if line)
 
     __repr__ = __str__
 
@@ -80,10 +92,10 @@ def plan(description: Description) -> Plan:
         tasks = -(-cells // size)
     width = sum(np.dtype(quantity.dtype).itemsize for quantity in quantities(description))
     number = _CELLS if is_vectorised(description) else _FEW
-    compiling, seconds, probed = _timed(layout, number)
+    compiling, seconds, probed, shorter = _timed(layout, number)
     if is_vectorised(description) and seconds < _BRIEF and size > number:
         # Most of it was the cost of a call: time what a task is.
-        compiling, seconds, probed = _timed(layout, size)
+        compiling, seconds, probed, shorter = _timed(layout, size)
     return Plan(
         cells=cells,
         tasks=tasks,
@@ -94,33 +106,64 @@ def plan(description: Description) -> Plan:
         compile_seconds=compiling,
         cell_seconds=seconds / probed,
         upper=refine is not None,
+        task_bytes=layout.task_bytes,
+        shortened=shorter,
     )
 
 
-def _timed(layout: Layout, number: int) -> tuple[float, float, int]:
-    """Seconds to compile, seconds to compute, and how many cells were computed."""
-    compiling, seconds, probed = 0.0, 0.0, 0
+def _timed(layout: Layout, number: int) -> tuple[float, float, int, float]:
+    """Seconds to compile, seconds to compute, how many cells were computed, and how much shorter than they are."""
+    compiling, seconds, probed, shortest = 0.0, 0.0, 0, 1.0
     for group in _probes(layout, number):
+        description, cells, shorter = _shortened(layout.description, group)
         times = []
-        for _ in range(2 if is_vectorised(layout.description) else 1):
+        for _ in range(2 if is_vectorised(description) else 1):
             began = time.perf_counter()
-            compute(layout.description, group, size=len(group))
+            compute(description, cells, size=len(cells))
             times.append(time.perf_counter() - began)
         compiling += times[0] - times[-1]
-        seconds += times[-1]
-        probed += len(group)
-    return compiling, seconds, probed
+        seconds += times[-1] * shorter
+        probed += len(cells)
+        shortest = max(shortest, shorter)
+    return compiling, seconds, probed, shortest
+
+
+def _shortened(description: Description, cells: Cells) -> tuple[Description, Cells, float]:
+    """A description and cells that take seconds, and how many times as long the given ones take."""
+    settings = settings_of(description, cells.values)
+    steps, samples, alphas = _STEPS_OF_A_CALL, 1.0, None
+    if isinstance(description.compute, ExitTime | Simulate):
+        alphas = np.broadcast_to(np.asarray(settings["alpha"], float), (len(cells),))
+        batch = make_algorithm(description, cells.at(0)).batch_size
+        samples = np.max(np.asarray(settings["d"], float)) / batch
+        steps = samples * alphas.max()
+    elif isinstance(description.compute, Solve):
+        steps = _STEPS_OF_A_SOLUTION
+    if description.runs * steps <= _STEPS:
+        return description, cells, 1.0
+    runs = min(description.runs, max(_RUNS if alphas is not None else 2, int(_STEPS // steps)))
+    changed: dict[str, Any] = {"runs": runs, "target_error": None, "most_runs": None}
+    shorter = description.runs / runs
+    if alphas is not None:
+        end = min(alphas.max(), _STEPS / (runs * samples))
+        shorter *= alphas.sum() / np.minimum(alphas, end).sum()
+        changed["compute"] = description.compute.model_copy(update={"alpha": end})
+        if "alpha" in cells.values:
+            cells = dataclasses.replace(cells, values=cells.values | {"alpha": np.minimum(alphas, end)})
+    return description.model_copy(update=changed), cells, float(shorter)
 
 
 def _probes(layout: Layout, number: int) -> list[Cells]:
     """A few sets of cells, evenly over the grid; those of a set can be computed together."""
     fixed = [name for name in layout.names if name not in layout.numbers]
     free = [name for name in layout.names if name in layout.numbers]
-    choices = list(itertools.product(*(range(len(layout.axes[name])) for name in fixed)))
-    chosen = {choices[i] for i in np.linspace(0, len(choices) - 1, min(_GROUPS, len(choices))).round().astype(int)}
+    lengths = tuple(len(layout.axes[name]) for name in fixed)
+    choices = math.prod(lengths)
+    chosen = sorted(set(np.linspace(0, choices - 1, min(_GROUPS, choices)).round().astype(int)))
     groups = []
-    for choice in sorted(chosen):
-        at = {name: np.full(number, index) for name, index in zip(fixed, choice, strict=True)}
+    for choice in chosen:
+        place = np.unravel_index(choice, lengths) if lengths else ()
+        at = {name: np.full(number, index) for name, index in zip(fixed, place, strict=True)}
         # The golden ratio fills the second and further axes evenly, however long the first is.
         evenly = [(np.arange(number) + 0.5) / number, *(np.arange(number) * 0.618**i % 1 for i in range(1, len(free)))]
         at |= {name: (part * len(layout.axes[name])).astype(int) for name, part in zip(free, evenly, strict=False)}

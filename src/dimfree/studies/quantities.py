@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ..analysis.uncertainty import fraction_error
 from .description import Analysis, Description, Function, is_random
 
 _FLOAT, _NAN = "float64", float("nan")
@@ -51,9 +52,7 @@ def averages(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def fraction(events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The fraction of true entries along the last axis, and its standard error, which is not zero for all or none."""
     number, count = events.shape[-1], events.sum(axis=-1)
-    # Mean and deviation of the rate given the count (Laplace): an error of zero would be a lie.
-    error = np.sqrt((count + 1.0) * (number - count + 1.0) / (number + 3.0)) / (number + 2.0)
-    return count / number, error
+    return count / number, fraction_error(count, number)
 
 
 def _own(description: Description) -> dict[str, str]:

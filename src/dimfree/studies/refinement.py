@@ -12,7 +12,7 @@ from .description import Description, Grid, Refinement
 from .engine import Driver, Report
 from .progress import Progress
 from .quantities import quantities
-from .store import Status, Store
+from .store import Status
 
 _EXPLORE = 0.1  # how much a simplex counts in which nothing changes; so that a second boundary is found
 
@@ -23,9 +23,8 @@ def refine(driver: Driver, *, progress: bool) -> Report:
     A round is chosen from the results of all earlier ones, so that it is the same whenever and by whomever it is
     computed; a run that is interrupted goes through the rounds in its store first.
     """
-    description, store = driver.description, driver.store
+    description, done = driver.description, driver.done
     search = Search(description)
-    done = store.done()
     report = Report(driver.store.url, tasks=0)
     with Progress(search.goal.most_cells, 0, shown=progress) as bar, driver.connected() as compute:
         first = 0
@@ -39,7 +38,7 @@ def refine(driver: Driver, *, progress: bool) -> Report:
             compute(missing, report, bar)
             if report.failures:
                 break
-            search.hear(*_results(store, search.goal.quantity, first, len(cells)))
+            search.hear(*_results(driver, search.goal.quantity, tasks, slice(first, first + len(cells))))
             first += len(cells)
         bar.total = bar.done
     return report
@@ -120,9 +119,11 @@ def _tasks(description: Description, points: np.ndarray, first: int):
         )
 
 
-def _results(store: Store, quantity: str, first: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-    region = slice(first, first + number)
-    return store.read(quantity, region), store.read("status", region)
+def _results(driver: Driver, quantity: str, tasks: list[Cells], region: slice) -> tuple[np.ndarray, np.ndarray]:
+    store, arrays = driver.store, driver.arrays
+    records = {cells.task: record for cells in tasks if (record := store.record(cells.task, arrays)) is not None}
+    fetch = store.fetcher(arrays, records)
+    return arrays.read(quantity, fetch, region), arrays.read("status", fetch, region)
 
 
 def _length(points: np.ndarray) -> float:

@@ -10,14 +10,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..algorithms import OnlineSGD
+from ..batches import map_in_batches
 from ..problems import Problem
 from ..simulation import exact
-from ..simulation.devices import on_each, spread
-from ..simulation.loop import BLOCK, LANES, Loop
+from ..simulation.devices import Progress, in_segments, on_each, spread
+from ..simulation.loop import BLOCK, LANES, Lanes, Loop, Results, blocks_done
 from ..state import State
 from ..trajectory import Outcome
-
-_FOREVER = np.iinfo(np.int64).max
 
 
 class Run(eqx.Module):
@@ -57,7 +56,16 @@ def simulate_cells(job: Job, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
     cells = job.levels.shape[0]
     devices = jax.devices()
     devices = devices[: math.gcd(cells, len(devices))]
-    outcome, ended, seen = _simulate(spread(job, devices), jnp.asarray(d, float), devices)
+    job, dimension = spread(job, devices), jnp.asarray(d, float)
+    runs = job.keys.shape[0]
+    each = max(1, -(-int(np.max(job.steps)) // BLOCK))
+    _, results = in_segments(
+        lambda under_way, blocks: _segment(job, dimension, under_way, blocks, devices),
+        _begin(job, dimension, devices),
+        lambda under_way: blocks_done(under_way[0], runs // len(devices), each),
+        Progress("", runs * each, shown=False, warns=False),
+    )
+    outcome, ended, seen = results.outcome, results.ended, jax.tree.map(lambda leaf: leaf[:, 0], results.saved)
     shape = (cells, -1)
     batch = job.algorithms.batch_size
     return (
@@ -69,14 +77,32 @@ def simulate_cells(job: Job, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 @eqx.filter_jit
-def _simulate(job: Job, d: Float[Array, ""], devices: list):
+def _begin(job: Job, d: Float[Array, ""], devices: list) -> tuple[Lanes, Results]:
+    """Every device with its first runs in their lanes."""
+
+    def on_device(arrays, d):
+        loop = _loop(eqx.combine(arrays, rest), d)
+        begun = map_in_batches(lambda run: loop.load(run).seen, jnp.arange(loop.runs))
+        return loop.start(min(LANES, loop.runs), begun)
+
     arrays, rest = eqx.partition(job, eqx.is_array)
-    return on_each(lambda arrays, d: _on_device(eqx.combine(arrays, rest), d), devices, runs=1, shared=1)(arrays, d)
+    return on_each(on_device, devices, runs=1, shared=1)(arrays, d)
 
 
-def _on_device(job: Job, d: Float[Array, ""]):
-    cells, runs = job.levels.shape[0], job.keys.shape[0]
-    each = runs // cells
+@eqx.filter_jit
+def _segment(job: Job, d: Float[Array, ""], under_way: tuple[Lanes, Results], blocks, devices: list):
+    """Up to `blocks` blocks of steps, on each device for its own runs."""
+
+    def on_device(arrays, under_way, d, blocks):
+        return _loop(eqx.combine(arrays, rest), d).iterate(under_way[0], under_way[1], blocks)
+
+    arrays, rest = eqx.partition(job, eqx.is_array)
+    return on_each(on_device, devices, runs=2, shared=2)(arrays, under_way, d, blocks)
+
+
+def _loop(job: Job, d: Float[Array, ""]) -> Loop:
+    """The loop over the runs of these cells."""
+    each = job.keys.shape[0] // job.levels.shape[0]
     first = jax.tree.map(lambda leaf: leaf[0], (job.problems, job.algorithms))
     batch = job.algorithms.batch_size
 
@@ -90,15 +116,17 @@ def _on_device(job: Job, d: Float[Array, ""]):
         state = jax.tree.map(lambda leaf: leaf[run], job.starts)
         return Run(state, problem, algorithm, level, see(problem, state, level, steps))
 
-    def advance(run, draws, step):
+    def advance(run_and_draws):
+        run, draws, step = run_and_draws
         state, bounded = exact.advance(run.problem, run.algorithm, run.state, draws, d, step * batch / d)
         seen = see(run.problem, state, run.level, run.seen.steps_left - 1)
         return Run(state, run.problem, run.algorithm, run.level, seen), bounded
 
-    loop = Loop(
+    return Loop(
         load=load,
         draw=lambda key: exact.draw(key, first[0], BLOCK, batch, d),
-        advance=advance,
+        # In batches, because the risk may be an average over very many points.
+        advance=lambda *lanes: map_in_batches(advance, lanes),
         observe=lambda run: run.seen,
         stop=lambda seen: jnp.where(seen.steps_left <= 0, 1.0, seen.below),
         keys=job.keys,
@@ -106,9 +134,6 @@ def _on_device(job: Job, d: Float[Array, ""]):
         save_steps=jnp.max(job.steps)[None],
         block=BLOCK,
     )
-    begun = jax.vmap(lambda run: load(run).seen)(jnp.arange(runs))
-    _, results = loop.iterate(*loop.start(min(LANES, runs), begun), jnp.asarray(_FOREVER))
-    return results.outcome, results.ended, jax.tree.map(lambda leaf: leaf[:, 0], results.saved)
 
 
 def has_left(outcome: np.ndarray, below: np.ndarray) -> np.ndarray:

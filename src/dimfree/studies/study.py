@@ -84,6 +84,8 @@ class Study(Description):
         walltime: str | None = None,
         interface: str | None = None,
         allow_code: bool = False,
+        accept_changes: bool = False,
+        repair: bool = False,
         progress: bool = True,
     ) -> "Report":
         """Compute every cell that is not in the store yet.
@@ -100,14 +102,22 @@ class Study(Description):
         - `memory`: of a worker, such as `"4GB"`.
         - `queue`, `account`, `walltime`, `interface`: for SLURM.
         - `allow_code`: whether the study's own function may be imported and run.
+        - `accept_changes`: whether to go on in a store that was begun with other versions, another precision or other
+          code; the store then says so.
+        - `repair`: whether to compute tasks again whose results in the store are damaged.
         - `progress`: whether to show how far it is.
+
+        **Returns** a report of how it went. Before it says that the study is complete, the digest of every chunk is
+        compared with what was written.
         """
+        from .cells import Layout
         from .clusters import Cluster
         from .engine import run
 
         self._permit(allow_code)
+        Layout(self)  # refuses what cannot be, before anything is written
         where = Cluster(cluster, workers, memory, address, queue, account, walltime, interface)  # pyright: ignore[reportArgumentType]
-        return run(self, str(store), where, progress=progress)
+        return run(self, str(store), where, accept_changes=accept_changes, repair=repair, progress=progress)
 
     def _permit(self, allow_code: bool) -> None:
         if isinstance(self.compute, Function) and not allow_code:

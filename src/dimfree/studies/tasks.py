@@ -10,23 +10,31 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import InvalidInput
+from .arrays import Arrays
 from .cells import Cells, cells_in_full_task, is_vectorised
 from .computations import compute
 from .description import Description, checked
 from .quantities import quantities
-from .store import Status, Store, versions
+from .store import Status, Store, made_with
 
 HUNG = 17  # exit code of a worker that gave up on a cell
 
 
 @functools.lru_cache(maxsize=8)
-def _stated(text: str) -> tuple[Description, int]:
-    """The description, and how many cells a full task has: once for all tasks of a study."""
+def _stated(text: str) -> tuple[Description, int, Arrays]:
+    """The description, how many cells a full task has, and the arrays: once for all tasks of a study."""
     description = checked(json.loads(text))
-    return description, cells_in_full_task(description)
+    return description, cells_in_full_task(description), Arrays(description)
 
 
-def run_task(text: str, url: str, cells: Cells, *, may_exit: bool) -> dict[str, Any]:
+@functools.lru_cache(maxsize=8)
+def _made_with(text: str) -> dict[str, str]:
+    """What computes in this process, before it has computed anything of the study."""
+    return made_with(checked(json.loads(text)))
+
+
+def run_task(text: str, url: str, cells: Cells, wanted: dict[str, str], *, may_exit: bool) -> dict[str, Any]:
     """Compute a task and write it to the store; what it returns is small, because results are in the store.
 
     **Arguments:**
@@ -34,12 +42,21 @@ def run_task(text: str, url: str, cells: Cells, *, may_exit: bool) -> dict[str, 
     - `text`: the description, as JSON: plain data, so that no code travels.
     - `url`: of the store.
     - `cells`: what to compute.
-    - `may_exit`: whether the process may end itself when a cell takes too long. Its supervisor starts another one,
-      which leaves out that cell.
+    - `wanted`: what computes where the driver is; a worker that has other versions or other code refuses.
+    - `may_exit`: whether this is a worker and not the driver's own process. A worker may end itself when a cell takes
+      too long: its supervisor starts another one, which leaves out that cell.
     """
-    description, size = _stated(text)
+    description, size, arrays = _stated(text)
+    here = _made_with(text) if may_exit else wanted
+    if different := [
+        f"{name} is {here[name]} and not {wanted.get(name)}" for name in here if here[name] != wanted.get(name)
+    ]:
+        raise InvalidInput(
+            f"The worker on {socket.gethostname()} would compute something else than the driver: "
+            f"{'; '.join(different)}. Install the same versions, and the same code, for all workers."
+        )
     store = Store(url)
-    if (record := store.record(cells.task)) is not None:  # the worker that wrote it died before it could say so
+    if (record := store.record(cells.task, arrays)) is not None:  # the worker that wrote it died before it could say so
         return record
     late = store.timeouts(cells.task) if description.timeout is not None else set()
     skip = frozenset(position for position, index in enumerate(cells.index.tolist()) if index in late)
@@ -50,8 +67,8 @@ def run_task(text: str, url: str, cells: Cells, *, may_exit: bool) -> dict[str, 
         with _Watch(description, store, cells, may_exit) as watch:
             found, errors = compute(description, cells, size=size, skip=skip, watch=watch.at)
     results = _arrays(description, cells, found, errors, skip)
-    store.write(cells, results)
     record = {
+        "chunks": store.write(arrays, cells, results),
         "task": cells.task,
         "cells": len(cells),
         "seconds": round(time.perf_counter() - began, 3),
@@ -59,7 +76,7 @@ def run_task(text: str, url: str, cells: Cells, *, may_exit: bool) -> dict[str, 
         "timed_out": sorted(late),
         "host": socket.gethostname(),
         "finished": time.time(),
-        "dimfree": versions()["dimfree"],
+        "made_with": here,
     }
     store.mark_done(cells.task, record)
     return record

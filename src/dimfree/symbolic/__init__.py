@@ -1,6 +1,38 @@
-"""Limits as equations, in symbols; sympy is imported when they are asked for."""
+"""Limits as equations, in symbols; sympy is imported when they are asked for.
+
+Papers that compare printed equations with derived ones, symbol by symbol, may build on:
+
+- `Alphabet`: the symbols that the equations of a problem are written in; `writer(alphabet)`: how they are printed.
+- `GaussianFields`: averages of polynomials of Gaussian fields, by Wick's theorem.
+- `Words`: polynomials in matrices of any size; `QuadraticNetwork`: the ODE of a quadratic network in such words.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from .front import equations
 from .result import SymbolicLimit
 
-__all__ = ["SymbolicLimit", "equations"]
+if TYPE_CHECKING:
+    from .matrix_form import QuadraticNetwork
+    from .matrix_result import writer
+    from .notation import Alphabet
+    from .wick import GaussianFields
+    from .words import Words
+
+__all__ = ["Alphabet", "GaussianFields", "QuadraticNetwork", "SymbolicLimit", "Words", "equations", "writer"]
+
+# Their modules import sympy, which is an extra.
+_WITH_SYMPY = {
+    "Alphabet": "notation",
+    "GaussianFields": "wick",
+    "QuadraticNetwork": "matrix_form",
+    "Words": "words",
+    "writer": "matrix_result",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WITH_SYMPY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_WITH_SYMPY[name]}", __name__), name)
