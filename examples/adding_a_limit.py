@@ -33,9 +33,9 @@ class FiniteDimensionLimit(MeanLimit):
         """The derivative of the State with respect to alpha."""
         assert isinstance(self.problem, FieldProblem)
         state = self.problem.completed(state)
-        moments = self.problem.mean_moments(state, self.rule)
+        moments = self.problem.mean_moments(state, self.averaging)
         inverse = jnp.linalg.inv(state.covariance)
-        excess = self.problem.average(_square_times_excess_norm, inverse, state, self.rule)
+        excess = self.problem.average(_square_times_excess_norm, inverse, state, self.averaging)
         moments = eqx.tree_at(lambda m: m.square, moments, moments.square + excess / self.d)
         return self._drift(alpha, state, moments)
 
@@ -71,7 +71,9 @@ def finite_dimension_ode(problem: FieldProblem, algorithm: dimfree.OnlineSGD, d:
         )
     d = positive_integer(d, "d")
     mean = dimfree.ode(problem, algorithm)
-    return FiniteDimensionLimit(mean.problem, mean.algorithm, None, second_order=True, d=jnp.asarray(d, float))
+    return FiniteDimensionLimit(
+        mean.problem, mean.algorithm, mean.averaging, second_order=True, d=jnp.asarray(d, float)
+    )
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pytest
 import cases
 import dimfree
 from dimfree import checking
+from dimfree.gaussian.rules import Averaging
 from dimfree.limits.drift import MeanLimit
 
 SLOW = pytest.mark.slow
@@ -43,7 +44,7 @@ class Mutant(MeanLimit):
     mutate: Callable = eqx.field(static=True)
 
     def drift(self, alpha, state):
-        return self._drift(alpha, state, self.mutate(self.problem.mean_moments(state, self.rule)))
+        return self._drift(alpha, state, self.mutate(self.problem.mean_moments(state, self.averaging)))
 
 
 def scaled(**factors):
@@ -88,7 +89,7 @@ def test_a_wrong_limit_fails_the_square(name, simulations, monkeypatch):
         if "batch" in name
         else dimfree.OnlineSGD(0.2, readout_rate=0.2)
     )
-    mutant = Mutant(problem, algorithm, None, True, MUTANTS[name])
+    mutant = Mutant(problem, algorithm, Averaging(), True, MUTANTS[name])
     result = dimfree.check(problem, algorithm, limit=mutant, alpha=3.0, dimensions=DIMENSIONS)
     assert not result.agrees, str(result)
     assert "do NOT agree" in str(result)
@@ -169,7 +170,7 @@ def test_a_mixture_without_the_variance_of_its_inputs_fails_the_square():
     assert not dimfree.check(
         problem,
         algorithm,
-        limit=Mutant(problem, algorithm, None, True, scaled(square=3.0)),
+        limit=Mutant(problem, algorithm, Averaging(), True, scaled(square=3.0)),
         alpha=1.0,
         dimensions=DIMENSIONS,
     ).agrees

@@ -392,9 +392,10 @@ def test_many_fields_by_quasi_monte_carlo():
 
 
 def test_hessian_of_a_loss_with_kinks_is_right_within_its_tolerance():
-    # Sobol points, so that only a few digits are right; the tolerance that is reported covers the error.
+    # In closed form for a network; by Sobol points for the same loss as a user's own, whose tolerance covers the error.
     students, teachers = np.array([[0.9, 0.5, 0.0]]), np.eye(1, 3)
-    result = hessian(dimfree.TwoLayer(1, 1, "abs"), state_of(students, teachers), 3)
+    own = dimfree.LocalFields(lambda u, v, z, a: 0.5 * (jnp.abs(u[0]) - jnp.abs(v[0])) ** 2, 1, 1)
+    closed, result = (hessian(each, state_of(students, teachers), 3) for each in (dimfree.TwoLayer(1, 1, "abs"), own))
 
     def risk(x):
         # E|u||v| = (2/pi) (root + C arcsin(rho)).
@@ -402,7 +403,8 @@ def test_hessian_of_a_loss_with_kinks_is_right_within_its_tolerance():
         return 0.5 * (q + 1) - 2 / np.pi * (jnp.sqrt(q - m**2) + m * jnp.arctan2(m, jnp.sqrt(q - m**2)))
 
     exact = np.linalg.eigvalsh(jax.hessian(risk)(jnp.asarray(students[0])))
-    assert np.abs(spectrum(result) - exact).max() < result.tolerance < 0.05
+    np.testing.assert_allclose(spectrum(closed), exact, atol=EXACT)
+    assert np.abs(spectrum(result) - exact).max() < result.tolerance < 0.25
     with pytest.raises(dimfree.InvalidInput, match="kink"):
         hessian(dimfree.TwoLayer(1, 1, "abs"), dimfree.State(Q=[[1.0]], M=[[1.0]]), 3)
 

@@ -11,6 +11,7 @@ import pytest
 import scipy.integrate
 
 import dimfree
+from dimfree.gaussian.rules import Averaging
 from dimfree.gaussian.two_relus import relu_averages
 from dimfree.problems.mixture import _cross_entropy
 
@@ -279,7 +280,7 @@ GENERAL_STATE = dimfree.State(Q=[[1.0, 0.3], [0.3, 0.8]], M=[[0.4, 0.1], [-0.2, 
 @eqx.filter_jit
 def _known_and_sampled(mixture, state):
     rule = dimfree.Sobol(2**16)
-    sampled = mixture.mean_moments(state, rule), mixture.numerical_risk(state, rule)
+    sampled = mixture.mean_moments(state, Averaging(rule=rule)), mixture.risk(state, rule)
     return (mixture.known_moments(state), mixture.risk(state)), sampled
 
 

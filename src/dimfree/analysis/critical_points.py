@@ -13,7 +13,7 @@ from ..problems import Problem
 from ..problems.base import check_problem
 from ..state import State
 from .landscape import HessianSpectrum, hessian
-from .weight_derivatives import is_relu, numerical_derivatives, uses_quadrature, weight_derivatives
+from .weight_derivatives import derivative_rule, is_relu, numerical_derivatives, weight_derivatives
 
 _CONVERGED = 1e-9  # norm of the gradient, relative to the size of the Hessian
 _SAME = 1e-5  # invariants that agree to this are those of one critical point
@@ -67,7 +67,7 @@ def critical_points(
     if not sphere:
         # From much smaller to somewhat larger than the teachers, all students of a start alike.
         weights = weights * jnp.exp(jax.random.uniform(norm_key, (starts, 1, 1), minval=-3.0, maxval=1.0))
-    ends = np.asarray(_search(problem, weights, teachers, sphere, 1 if uses_quadrature(problem) else starts))
+    ends = np.asarray(_search(problem, weights, teachers, sphere, starts if derivative_rule(problem) is None else 1))
     candidates = [_candidate(problem, end, np.asarray(teachers), sphere) for end in ends]
     points: list[tuple[State, HessianSpectrum]] = []
     seen: list[np.ndarray] = []

@@ -15,7 +15,8 @@ from ..algorithms import OnlineSGD
 from ..algorithms.schedules import FunctionSchedule, Schedule, rate_at
 from ..batches import map_in_batches
 from ..errors import InvalidInput, check_key, check_memory, positive_integer, positive_number, shown
-from ..limits import MeanLimit, linear_noise, ode, sde
+from ..limits import DiffusionLimit, LinearNoiseLimit, MeanLimit, ode
+from ..limits.diffusion import as_dimension
 from ..problems import Problem
 from ..simulation import random_state, simulate
 from ..solving import solve
@@ -320,7 +321,7 @@ def dressed_exits(
     The noise is Gaussian with the covariance of [`linear_noise`] along the path without overlap, on which all random
     starts lie up to O(d^-1/2).
     """
-    noisy = linear_noise(limit.problem, limit.algorithm, d, limit.rule)
+    noisy = LinearNoiseLimit(limit, as_dimension(d))
     covariance = solve(noisy, centre(limit.problem), np.array([0.0, noise_at])).covariance
     assert covariance is not None
     early, at_noise = _ode_exits(limit, starts, noise_at, stop)
@@ -328,7 +329,7 @@ def dressed_exits(
     coordinates = limit.coordinates
     normals = jax.random.normal(key, (starts.Q.shape[0], values.shape[0]))
     vectors = coordinates.pack(at_noise) + (normals * jnp.sqrt(jnp.maximum(values, 0.0))) @ directions.T
-    later = MeanLimit(limit.problem, _later(limit.algorithm, noise_at), limit.rule, limit.second_order)
+    later = MeanLimit(limit.problem, _later(limit.algorithm, noise_at), limit.averaging, limit.second_order)
     late, _ = _ode_exits(later, coordinates.unpack(vectors, at_noise), horizon - noise_at, stop)
     return np.asarray(jnp.where(jnp.isfinite(early), early, noise_at + late))
 
@@ -353,7 +354,7 @@ def exits_of(trajectory: Trajectory) -> Float[Array, "*runs"]:
 
 
 def _diffusion_exits(limit: MeanLimit, starts: State, d: int, horizon: float, stop, key) -> np.ndarray:
-    noisy = sde(limit.problem, limit.algorithm, d, limit.rule)
+    noisy = DiffusionLimit(limit, as_dimension(d))
     times, runs = np.array([0.0, horizon]), starts.Q.shape[0]
     return np.asarray(exits_of(solve(noisy, starts, times, stop=stop, runs=runs, steps=_SDE_STEPS, key=key)))
 

@@ -198,10 +198,11 @@ def _of_problem(problem: Problem, order: int):
     if isinstance(problem, TwoLayer):
         # A sum of functions of one direction each, for which no quadrature over all of them is needed.
         weights = scale_of(problem.normalisation, k) * np.asarray(problem.teacher_readout)
-        tensors = [_diagonal(weights * value, n) for n, value in enumerate(student.coefficients)]
-        zero = _zero(student) * max(1.0, float(np.abs(weights).max()))
-        single, name = weights[0] * student.coefficients, f"{problem.activation.name} ({k} teachers)"
-        name = problem.activation.name if k == 1 else name
+        target = student if problem.one_activation else expand(problem.teacher_activation.function, order, 1)
+        tensors = [_diagonal(weights * value, n) for n, value in enumerate(target.coefficients)]
+        zero = _zero(target) * max(1.0, float(np.abs(weights).max()))
+        single, name = weights[0] * target.coefficients, problem.teacher_activation.name
+        name = name if k == 1 else f"{name} ({k} teachers)"
     else:
         link = (lambda value: problem.link(value[None])) if k == 1 else problem.link
         target = expand(link, order, k)

@@ -11,7 +11,7 @@ from ..problems.base import check_problem
 from ..state import State, check_state
 from ..trajectory import check_start
 from .symmetries import find_symmetries, orbit_directions
-from .weight_derivatives import gradients, is_relu, numerical_derivatives, uses_quadrature
+from .weight_derivatives import derivative_error, gradients, is_relu, numerical_derivatives
 
 _RELATIVE_TOLERANCE = 1e-6  # of the largest second derivative: below, an eigenvalue is zero and two eigenvalues are one
 _NULL = 1e-13  # eigenvalues of the overlaps below this fraction of the largest are rounding
@@ -150,10 +150,7 @@ def hessian(problem: Problem, state: State, d: int, *, sphere: bool = False) -> 
     risk = float(problem.risk(state))
     found = numerical_derivatives(problem, state.readout, students, teachers)
     gradient, full, bulk = found
-    error = 0.0
-    if uses_quadrature(problem):
-        other = numerical_derivatives(problem, state.readout, students, teachers, companion=True)
-        error = max(_size(a - b) for a, b in zip(found, other, strict=True))
+    error = derivative_error(problem, state.readout, students, teachers, found)
 
     width, n = students.shape
     scale = max(np.abs(full).max(), np.abs(bulk).max(), np.abs(np.sum(gradient * students, axis=1)).max())
@@ -170,7 +167,7 @@ def hessian(problem: Problem, state: State, d: int, *, sphere: bool = False) -> 
     bulk_values, bulk_vectors = np.linalg.eigh((bulk + bulk.T) / 2)
     if n == d:
         bulk_values, bulk_vectors = bulk_values[:0], bulk_vectors[:, :0]
-    tolerance = max(_RELATIVE_TOLERANCE * scale + 3 * error, 1e-12)
+    tolerance = max(_RELATIVE_TOLERANCE * scale + error, 1e-12)
 
     teacher_factor = _factor(np.asarray(state.P))
     wide = np.pad(teacher_factor, ((0, 0), (0, width)))
@@ -241,12 +238,6 @@ def _check_differentiable(problem: Problem, students, teachers) -> None:
         "derivative of the risk then cannot be had from averages of the loss and may not exist. It is known for "
         "TwoLayer with activation='relu'; else use a smooth loss, or independent students and teachers.",
     )
-
-
-def _size(array: Float[np.ndarray, "..."]) -> float:
-    """The norm of a matrix: no eigenvalue moves by more than that of an error."""
-    rows = array.shape[0] if array.ndim == 2 else array.shape[0] * array.shape[1]
-    return float(np.linalg.norm(array.reshape(rows, -1), ord=2))
 
 
 def _tangent_basis(students: Float[np.ndarray, "p n"]) -> Float[np.ndarray, "pn m"]:

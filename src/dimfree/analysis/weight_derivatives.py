@@ -1,5 +1,6 @@
 """Gradient and Hessian of the population risk in the weights, in a frame of few directions."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,12 +11,16 @@ from jaxtyping import Array, Float
 
 from ..batches import map_in_batches
 from ..errors import InvalidInput
-from ..gaussian.expectation import expectation
+from ..gaussian.expectation import FieldRule, expectation
+from ..gaussian.grids import Grid, average_over_grid
 from ..gaussian.relu import Relu
 from ..gaussian.relu_curvature import relu_derivatives
+from ..gaussian.rules import Averaging, Rule, Trapezoid, bound_on_error
 from ..problems import FieldProblem, Problem, TwoLayer
 from ..problems.field_problem import split_fields
 from ..state import State
+
+_TOLERANCE = 1e-9  # of averages: eigenvalues are counted that should be zero
 
 
 class Derivatives(NamedTuple):
@@ -35,7 +40,7 @@ def weight_derivatives(
     readout: Float[Array, " m"] | None,
     students: Float[Array | np.ndarray, "p n"],
     teachers: Float[Array | np.ndarray, "k n"],
-    companion: bool = False,
+    averaging: Averaging | None = None,
 ) -> Derivatives:
     """The derivatives by the best route that the problem has.
 
@@ -43,24 +48,25 @@ def weight_derivatives(
 
     - `problem`, `readout`: what is learned, and the second layer.
     - `students`, `teachers`: in a frame that holds them all.
-    - `companion`: by another quadrature of the kind, to estimate the error with.
+    - `averaging`: how averages are taken that are no closed forms.
     """
+    averaging = Averaging(_TOLERANCE) if averaging is None else averaging
     if isinstance(problem, TwoLayer):
         weights = problem.output_weights(_state(students, teachers, readout))
         if is_relu(problem):
             return Derivatives(*relu_derivatives(jnp.concatenate([students, teachers]), weights, problem.width))
         if problem.knows_moments:
-            return _through_overlaps(problem, readout, students, teachers)
+            return _through_overlaps(problem, readout, students, teachers, averaging)
         if problem.smooth:
-            return _pair_derivatives(problem, weights, students, teachers, companion)
+            return _pair_derivatives(problem, weights, students, teachers, averaging)
     if not isinstance(problem, FieldProblem) or problem.clusters is not None:
         if not (problem.smooth or problem.knows_moments):
             raise InvalidInput(
                 "The Hessian of a loss with kinks is known for standard normal inputs only, and those of this problem "
                 "come from clusters. Use a smooth activation."
             )
-        return _through_overlaps(problem, readout, students, teachers)
-    return _field_derivatives(problem, readout, students, teachers, companion)
+        return _through_overlaps(problem, readout, students, teachers, averaging)
+    return _field_derivatives(problem, readout, students, teachers, averaging)
 
 
 _jitted_derivatives = eqx.filter_jit(weight_derivatives)
@@ -71,23 +77,45 @@ def is_relu(problem: Problem) -> bool:
     return isinstance(problem, TwoLayer) and isinstance(problem.activation.integrals, Relu)
 
 
-def uses_quadrature(problem: Problem) -> bool:
-    """Whether the derivatives are not in closed form."""
-    return not (isinstance(problem, TwoLayer) and problem.knows_moments)
+def derivative_rule(problem: Problem) -> Rule | Trapezoid | None:
+    """The quadrature that the derivatives go by; None where they are closed forms."""
+    if not isinstance(problem, FieldProblem) or problem.knows_moments:
+        return None
+    averaging = Averaging(_TOLERANCE)
+    if isinstance(problem, TwoLayer) and problem.smooth:
+        return Trapezoid(problem.resolution(averaging.tolerance, 2), averaging.tolerance)
+    return problem.rule(averaging).fields
+
+
+def derivative_error(problem, readout, students, teachers, found: Derivatives) -> float:
+    """A bound on the error of derivatives, as the norm of a matrix: no eigenvalue moves by more."""
+    rule = derivative_rule(problem)
+    if rule is None:
+        return 0.0
+    others = [
+        numerical_derivatives(problem, readout, students, teachers, by) for by in Averaging(_TOLERANCE).replicas(rule)
+    ]
+
+    def norm(array) -> float:
+        rows = array.shape[0] if array.ndim == 2 else array.shape[0] * array.shape[1]
+        return float(np.linalg.norm(array.reshape(rows, -1), ord=2))
+
+    distances = [jnp.asarray(max(map(norm, jax.tree.map(np.subtract, found, other)))) for other in others]
+    return float(bound_on_error(distances, rule, jnp.asarray(max(map(norm, found)))))
 
 
 def _state(students, teachers, readout) -> State:
     return State(Q=students @ students.T, M=students @ teachers.T, P=teachers @ teachers.T, readout=readout)
 
 
-def numerical_derivatives(problem, readout, students, teachers, companion=False) -> Derivatives:
+def numerical_derivatives(problem, readout, students, teachers, averaging: Averaging | None = None) -> Derivatives:
     """The derivatives as numbers."""
     n, spare = students.shape[1], 0
     if isinstance(problem, TwoLayer):
         # Averages over two fields at a time do not care for empty directions: one compilation for all ranks.
         spare = max(len(students) + len(teachers) - n, 0)
     students, teachers = (np.pad(vectors, ((0, 0), (0, spare))) for vectors in (students, teachers))
-    found = _jitted_derivatives(problem, readout, students, teachers, companion)
+    found = _jitted_derivatives(problem, readout, students, teachers, averaging or Averaging(_TOLERANCE))
     gradient, full, bulk = (np.asarray(part) for part in found)
     return Derivatives(gradient[:, :n], full[:, :n, :, :n], bulk)
 
@@ -98,13 +126,13 @@ def gradients(problem, readout, points, teachers):
     return jax.lax.map(lambda point: weight_derivatives(problem, readout, point, teachers).gradient, points)
 
 
-def _through_overlaps(problem, readout, students, teachers) -> Derivatives:
+def _through_overlaps(problem, readout, students, teachers, averaging: Averaging) -> Derivatives:
     """By autodiff of the risk as a function of the overlaps."""
     P = teachers @ teachers.T
 
     def gradient(X):
         def risk(Q, M):
-            return problem.risk(State(Q, M, P, readout))
+            return problem.single_risk(State(Q, M, P, readout), averaging)
 
         slope_Q, slope_M = jax.grad(risk, argnums=(0, 1))(X @ X.T, X @ teachers.T)
         bulk = slope_Q + slope_Q.T
@@ -115,45 +143,54 @@ def _through_overlaps(problem, readout, students, teachers) -> Derivatives:
     return Derivatives(value, full, bulk)
 
 
-def _pair_derivatives(problem: TwoLayer, weights, students, teachers, companion) -> Derivatives:
+def _pair_derivatives(problem: TwoLayer, weights, students, teachers, averaging: Averaging) -> Derivatives:
     r"""For two-layer networks: averages over two fields at a time, in the plane of their two vectors.
 
     $H_{ij} = c_i c_j\, \mathbb{E}[g'(u_i) g'(u_j) x x^\top]
-    + \delta_{ij} c_i \sum_s c_s\, \mathbb{E}[g''(u_i) g(u_s) x x^\top]$. The trapezoidal rule on the line converges
-    geometrically for analytic activations, where Gauss-Hermite rules are slow.
+    + \delta_{ij} c_i \sum_s c_s\, \mathbb{E}[g''(u_i) g(u_s) x x^\top]$, on a grid that follows the vectors.
     """
     width, vectors, own = problem.width, jnp.concatenate([students, teachers]), weights[: problem.width]
-    step = 1 / 8
-    line = step * (np.arange(-72, 72) + (0.5 if companion else 0.0))
-    density = np.exp(-(line**2) / 2) / np.sqrt(2 * np.pi) * step
-    moments = jnp.asarray(np.stack([density, density * line, density * line**2]))
-    value = problem.activation.function
-    slope = jax.grad(value)
-    functions = [jax.vmap(jax.vmap(f)) for f in (value, slope, jax.grad(slope))]
+    resolution = problem.resolution(averaging.tolerance, 2)
+
+    def derivatives(function: Callable):
+        slope = jax.grad(function)
+        return [jax.vmap(each) for each in (function, slope, jax.grad(slope))]
+
+    student, teacher = derivatives(problem.activation.function), derivatives(problem.teacher_activation.function)
 
     def pair(index):
         one, two = students[index // len(weights)], vectors[index % len(weights)]
+        is_teacher = index % len(weights) >= width
         first = _direction(one)
         second = _direction(two - (two @ first) * first, 1e-12 * jnp.linalg.norm(two))
-        along, across = two @ first, two @ second
-        grid = jnp.broadcast_to(jnp.linalg.norm(one) * line[:, None], (len(line), len(line)))
-        other = along * line[:, None] + across * line[None, :]
-        output, other_slope = functions[0](other), functions[1](other)
-        own_slope, own_curvature = functions[1](grid), functions[2](grid)
+        length, along, across = jnp.linalg.norm(one), two @ first, two @ second
+        # What is averaged are moments of the plane too: a direction counts also where no field moves along it.
+        spread = jnp.stack([jnp.hypot(length, along), jnp.abs(across)])
+        grid = Grid(jnp.maximum(spread, 1e-100), resolution, averaging.shift)
+
+        def over(points, weights):
+            mine, other = length * points[:, 0], points @ jnp.stack([along, across])
+            output, slope = student[0](other), student[1](other)
+            if not problem.one_activation:
+                output, slope = (
+                    jnp.where(is_teacher, theirs(other), ours)
+                    for theirs, ours in ((teacher[0], output), (teacher[1], slope))
+                )
+            own_slope, own_curvature = student[1](mine), student[2](mine)
+            moments = jnp.stack([own_slope * output, own_slope * slope, own_curvature * output]) * weights
+            x, y = points.T
+            return moments @ jnp.stack([jnp.ones_like(x), x, y, x**2, x * y, y**2], axis=1)
+
+        force, slopes, curvature = average_over_grid(over, grid, 1024)
         plane = jnp.stack([first, second])
         rest = jnp.eye(vectors.shape[1]) - plane.T @ plane
 
         def square(average):
             # Average of h x x^T from those of h eta eta^T in the plane.
-            inside = jnp.array([[average[2, 0], average[1, 1]], [average[1, 1], average[0, 2]]])
-            return average[0, 0] * rest + plane.T @ inside @ plane, average[0, 0]
+            inside = jnp.array([[average[3], average[4]], [average[4], average[5]]])
+            return average[0] * rest + plane.T @ inside @ plane, average[0]
 
-        def average(h):
-            return moments @ h @ moments.T
-
-        force = average(own_slope * output)
-        gradient = jnp.array([force[1, 0], force[0, 1]]) @ plane
-        return gradient, *square(average(own_slope * other_slope)), *square(average(own_curvature * output))
+        return force[1:3] @ plane, *square(slopes), *square(curvature)
 
     shape = (width, len(weights))
     found = map_in_batches(pair, jnp.arange(width * len(weights)), 16)
@@ -170,13 +207,13 @@ def _direction(vector, floor=0.0):
     return jnp.where(length > floor, vector / jnp.where(length > floor, length, 1), 0)
 
 
-def _field_derivatives(problem: FieldProblem, readout, students, teachers, companion) -> Derivatives:
+def _field_derivatives(problem: FieldProblem, readout, students, teachers, averaging: Averaging) -> Derivatives:
     """For any loss: averages over all directions of the frame."""
     n = students.shape[1]
-    rule = problem.rule(fields=n)
-    rule = rule.companion() if companion else rule
     vectors = jnp.concatenate([students, teachers])
     parameters = (problem, readout, vectors)
+    chosen = problem.rule(averaging, fields=n)
+    rule = FieldRule(chosen.fields, chosen.noise_nodes, chosen.smooth, chosen.replica, jnp.linalg.norm(vectors, axis=0))
     if problem.smooth:
         return Derivatives(*expectation(_smooth_sample, jnp.eye(n), parameters, rule))
     gradient, cubic = expectation(_kinked_sample, jnp.eye(n), parameters, rule)

@@ -51,6 +51,9 @@ def solve(
     dimension: Dimension = 3_000,
     overlap: Overlap = None,
     paths: Annotated[int, typer.Option(help="Paths of the SDE.")] = 64,
+    tolerance: Annotated[
+        float, typer.Option(help="Relative error of averages over the fields that are no closed forms.")
+    ] = 1e-6,
     simulate: Annotated[
         int, typer.Option(metavar="RUNS", help="Also simulate SGD, so many times from the same start.")
     ] = 0,
@@ -78,7 +81,7 @@ def solve(
     start = _start(problem, dimension, overlap, start_key)
     of_paths: dict[str, Any] = {"runs": paths, "key": path_key} if limit == "sde" else {}
     with working("Solving ..."):
-        theory = dimfree.solve(make_limit(limit, problem, sgd, dimension), start, alpha, **of_paths)
+        theory = dimfree.solve(make_limit(limit, problem, sgd, dimension, tolerance), start, alpha, **of_paths)
     simulated = None
     if simulate:
         simulated = dimfree.simulate(
@@ -240,13 +243,11 @@ def check(
     raise typer.Exit(0 if result.agrees else 1)
 
 
-def make_limit(name: LimitName, problem: "Problem", sgd: "OnlineSGD", d: int) -> Any:
+def make_limit(name: LimitName, problem: "Problem", sgd: "OnlineSGD", d: int, tolerance: float = 1e-6) -> Any:
     """The limit of that name; d is for those that depend on it."""
-    if name == "ode":
-        return dimfree.ode(problem, sgd)
-    if name == "gradient-flow":
-        return dimfree.gradient_flow(problem, sgd)
-    return dimfree.sde(problem, sgd, d=d) if name == "sde" else dimfree.linear_noise(problem, sgd, d=d)
+    if name in ("ode", "gradient-flow"):
+        return (dimfree.ode if name == "ode" else dimfree.gradient_flow)(problem, sgd, tolerance=tolerance)
+    return (dimfree.sde if name == "sde" else dimfree.linear_noise)(problem, sgd, d=d, tolerance=tolerance)
 
 
 def _start(problem: "Problem", dimension: int, overlap: float | None, key: Any) -> "State":
@@ -345,7 +346,7 @@ def _overlaps(trajectory: "Trajectory", sgd: "OnlineSGD") -> dict[str, Any]:
 def _print_times(
     title: str, problem: "Problem", sgd: "OnlineSGD", columns: dict[str, Any], made: "dict[str, Trajectory]"
 ) -> None:
-    """A table over a few of the times, and how the runs ended where they did not complete."""
+    """A table over a few of the times, how averages were taken, and how runs ended that did not complete."""
     import numpy as np
 
     shown = np.linspace(0, len(columns["alpha"]) - 1, _SHOWN).round().astype(int)
@@ -360,4 +361,10 @@ def _print_times(
                     f"alpha = {first:.3g}." + (" Take a smaller --learning-rate." if name == "diverged" else "")
                 )
     few = {name: np.asarray(values)[shown].tolist() for name, values in columns.items()}
-    print_table(title, few, above=(problem, sgd), below=ended)
+    taken = [
+        f"Averages of the {name}: {how}."
+        for trajectory in made.values()
+        for name, how in trajectory.provenance
+        if name in ("drift", "covariance") and how != "closed form"
+    ]
+    print_table(title, few, above=(problem, sgd), below=[*taken, *ended])

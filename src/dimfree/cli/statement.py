@@ -50,6 +50,9 @@ def _problem(
             metavar="NAME", help="Such as erf, relu or tanh (two-layer, single-index) [default: erf; the link]."
         ),
     ] = None,
+    teacher_activation: Annotated[
+        str | None, typer.Option(metavar="NAME", help="That of the teachers (two-layer) [default: the students'].")
+    ] = None,
     link: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Labels are this function of one field, such as relu (single-index)."),

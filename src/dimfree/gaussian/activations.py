@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, shown
 from .erf import Erf
 from .integrals import ActivationIntegrals
+from .piecewise_linear import PiecewiseLinear, piecewise_linear
 from .polynomial import Polynomial
 from .probing import probe
 from .quadratic import Square
@@ -47,7 +48,8 @@ def named_activations() -> dict[str, Activation]:
         Activation("he4", lambda x: x**4 - 6 * x**2 + 3, Polynomial([3, 0, -6, 0, 1])),
         Activation("erf", lambda x: jax.scipy.special.erf(x / np.sqrt(2.0)), Erf()),
         Activation("relu", jax.nn.relu, Relu(), smooth=False),
-        Activation("abs", jnp.abs, smooth=False),
+        Activation("leaky_relu", jax.nn.leaky_relu, PiecewiseLinear(1.0, 0.01), smooth=False),
+        Activation("abs", jnp.abs, PiecewiseLinear(1.0, -1.0), smooth=False),
         Activation("tanh", jnp.tanh),
         Activation("sigmoid", jax.nn.sigmoid),
         Activation("softplus", jax.nn.softplus),
@@ -64,24 +66,24 @@ def as_activation(activation: Any) -> Activation:
 
     **Arguments:**
 
-    - `activation`: one of the names in `named_activations()`, an `Activation`, or a function that maps a
+    - `activation`: one of the names in `named_activations()`, in any case, an `Activation`, or a function that maps a
         scalar to a scalar and that JAX can differentiate. Its kinks are found numerically, on [-8, 8].
     """
     if isinstance(activation, Activation):
         return activation
     if isinstance(activation, str):
         named = named_activations()
-        if activation not in named:
+        if activation.lower() not in named:
             raise InvalidInput(
-                f"There is no activation called {activation!r}. The names are {', '.join(sorted(named))}; "
+                f"There is no activation called {shown(activation)}. The names are {', '.join(sorted(named))}; "
                 "any JAX function of one number also works, for example jax.numpy.tanh."
             )
-        return named[activation]
+        return named[activation.lower()]
     if not callable(activation):
         raise InvalidInput(
-            f"The activation {activation!r} is neither a name nor a function. Give a name such as 'erf' or a JAX "
+            f"The activation {shown(activation)} is neither a name nor a function. Give a name such as 'erf' or a JAX "
             "function of one number, for example jax.numpy.tanh."
         )
     name = getattr(activation, "__name__", type(activation).__name__)
     smooth = probe(lambda fields: activation(fields[0]), 1, name=f"The activation {name!r}", arguments="a number")
-    return Activation(name, activation, None, smooth)
+    return Activation(name, activation, None if smooth else piecewise_linear(activation), smooth)

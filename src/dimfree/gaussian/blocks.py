@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 
-def sum_over_blocks(function: Callable[..., PyTree], points: tuple[np.ndarray, ...], blocks: int) -> PyTree:
+def sum_over_blocks(function: Callable[..., PyTree], points: tuple[Any, ...], blocks: int) -> PyTree:
     """The sum of `function` of so many parts of the points, one after the other, so that memory stays bounded.
 
     **Arguments:**
@@ -22,8 +22,9 @@ def sum_over_blocks(function: Callable[..., PyTree], points: tuple[np.ndarray, .
         return function(*(jnp.asarray(array) for array in points))
     padding = -len(points[0]) % blocks
 
-    def split(array: np.ndarray) -> Any:
-        padded = np.concatenate([array, np.zeros((padding, *array.shape[1:]))])
+    def split(array: Any) -> Any:
+        library = np if isinstance(array, np.ndarray) else jnp
+        padded = library.concatenate([array, np.zeros((padding, *array.shape[1:]))])
         return jnp.asarray(padded.reshape(blocks, -1, *array.shape[1:]))
 
     parts = tuple(split(array) for array in points)

@@ -2,20 +2,22 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+import scipy.special
+from jaxtyping import Array, Float, Int, PyTree
 
+from ..batches import NUMBERS
 from .blocks import sum_over_blocks
 from .factor import psd_factor
-from .rules import GaussHermite, Rule
+from .grids import Grid, average_over_grid
+from .rules import SCRAMBLINGS, GaussHermite, Rule, Sobol, Trapezoid, shift_of
 
-# Points are taken in blocks of this many numbers of output, so that memory stays near 100 MB at any width.
-_BLOCK_NUMBERS = 2**22
+_DIGITS = 30  # of Sobol points
 # Up to here all derivatives by the fields are averaged once for all tangents; beyond, those along each tangent.
 _FEW_FIELDS = 4
 
@@ -23,31 +25,46 @@ _FEW_FIELDS = 4
 class FieldRule(eqx.Module):
     """How an expectation over the fields and the label noise is taken.
 
-    **Arguments:**
+    **Attributes:**
 
     - `fields`: the rule for the fields.
     - `noise_nodes`: Gauss-Hermite nodes for the noise (few where the integrand is polynomial in it); `None` if the
       noise is one more direction of the rule for the fields.
     - `smooth`: whether the integrand has no kink; this decides how the derivative is taken.
+    - `replica`: 0, or the number of another way to take it (see `Averaging`).
+    - `spread`: how far the integrand's own fields move along each field, where it is not what the covariance says.
+    - `last_is_mean`: whether the integrand is averaged already over what the last field has of its own, and is given
+      the mean of that field instead; for grids only.
     """
 
-    fields: Rule
+    fields: Rule | Trapezoid
     noise_nodes: int | None = eqx.field(static=True)
     smooth: bool = eqx.field(static=True)
+    replica: Int[Array, ""] = eqx.field(default_factory=lambda: jnp.zeros((), jnp.int32))
+    spread: Float[Array, " r"] | None = None
+    last_is_mean: bool = eqx.field(static=True, default=False)
 
     def points(self, dimension: int):
-        """Standard normal nodes for fields and noise, and weights."""
+        """Standard normal nodes for fields and noise, and weights; not for grids, which depend on the fields."""
+        assert not isinstance(self.fields, Trapezoid)
+        nodes, weights = self.fields.points(dimension + (self.noise_nodes is None))
+        if isinstance(self.fields, Sobol):
+            nodes = jax.lax.cond(self.replica > 0, lambda: _shifted(nodes, self.replica), lambda: jnp.asarray(nodes))
         if self.noise_nodes is None:
-            nodes, weights = self.fields.points(dimension + 1)
             return nodes[:, :dimension], nodes[:, dimension], weights
-        nodes, weights = self.fields.points(dimension)
         noise, noise_weights = GaussHermite(self.noise_nodes).points(1)
-        repeated = np.repeat(nodes, len(noise), axis=0)
+        repeated = nodes if len(noise) == 1 else jnp.repeat(nodes, len(noise), axis=0)
         return repeated, np.tile(noise[:, 0], len(nodes)), np.multiply.outer(weights, noise_weights).reshape(-1)
 
-    def companion(self) -> "FieldRule":
-        """Another rule of the kind, to estimate the error with."""
-        return FieldRule(self.fields.companion(), self.noise_nodes, self.smooth)
+
+def _shifted(nodes: np.ndarray, replica: Int[Array, ""]) -> Float[Array, "n dimension"]:
+    """Points and their mirror images with some binary digits flipped, others for each replica: as even as they were."""
+    half = nodes[: len(nodes) // 2]
+    digits = np.floor(scipy.special.ndtr(half) * 2.0**_DIGITS).astype(np.int64)
+    flips = np.random.default_rng(0).integers(2**_DIGITS, size=(SCRAMBLINGS + 1, nodes.shape[1]))
+    moved = jnp.bitwise_xor(digits, jnp.asarray(flips)[replica])
+    normal = jax.scipy.special.ndtri((moved + 0.5) * 2.0**-_DIGITS)
+    return jnp.concatenate([normal, -normal])
 
 
 def expectation(
@@ -79,7 +96,7 @@ def expectation(
 
 @eqx.filter_custom_jvp
 def _expectation(mean, covariance, parameters, *, function, rule):
-    nodes, noise, weights = rule.points(covariance.shape[-1])
+    size = covariance.shape[-1]
     factor, _ = psd_factor(covariance)
 
     def weighted(nodes, noise, weights):
@@ -87,11 +104,39 @@ def _expectation(mean, covariance, parameters, *, function, rule):
         values = jax.vmap(function, in_axes=(0, 0, None))(fields, noise, parameters)
         return jax.tree.map(lambda value: jnp.tensordot(weights, value, axes=1), values)
 
-    numbers = sum(
-        leaf.size for leaf in jax.tree.leaves(jax.eval_shape(function, covariance[0], covariance[0, 0], parameters))
-    )
-    blocks = -(-len(weights) * (numbers + nodes.shape[1]) // _BLOCK_NUMBERS)
-    return sum_over_blocks(weighted, (nodes, noise, weights), blocks)
+    made = jax.eval_shape(function, covariance[0], covariance[0, 0], parameters)
+    numbers = size + sum(leaf.size for leaf in jax.tree.leaves(made))
+    if isinstance(rule.fields, Trapezoid):
+        return _over_grid(weighted, factor, rule, numbers)
+    nodes, noise, weights = rule.points(size)
+    return sum_over_blocks(weighted, (nodes, noise, weights), -(-len(weights) * numbers // NUMBERS))
+
+
+def _over_grid(weighted, factor: Float[Array, "r r"], rule: FieldRule, numbers: int):
+    """The average over a grid whose spacing along each direction follows from how far the fields move along it."""
+    size = factor.shape[-1]
+    deviations = jnp.linalg.norm(factor, axis=0) if rule.spread is None else rule.spread
+    if rule.last_is_mean:
+        deviations = deviations.at[-1].set(0.0)
+    if rule.noise_nodes is None:
+        deviations = jnp.append(deviations, 1.0)
+    noise, noise_weights = GaussHermite(rule.noise_nodes or 1).points(1)
+    trapezoid = cast(Trapezoid, rule.fields)
+    shift = shift_of(rule.replica)
+    grid = Grid(jax.lax.stop_gradient(deviations), trapezoid.resolution, shift)
+
+    def over(points, weights):
+        if rule.noise_nodes is None:
+            return weighted(points[:, :size], points[:, size], weights)
+        many = len(noise)
+        return weighted(
+            jnp.repeat(points, many, axis=0),
+            jnp.tile(jnp.asarray(noise[:, 0]), len(points)),
+            jnp.outer(weights, jnp.asarray(noise_weights)).reshape(-1),
+        )
+
+    block = min({1: 64, 2: 1024}.get(deviations.shape[0], 4096), max(64, NUMBERS // (numbers * len(noise))))
+    return average_over_grid(over, grid, block)
 
 
 @_expectation.def_jvp
@@ -103,7 +148,8 @@ def _expectation_jvp(primals, tangents, *, function, rule):
         return _expectation(mean, covariance, numbers, function=functools.partial(derivative, function), rule=rule)
 
     value = _expectation(mean, covariance, parameters, function=function, rule=rule)
-    few = covariance.shape[-1] <= _FEW_FIELDS
+    on_grid = isinstance(rule.fields, Trapezoid)
+    few = on_grid or covariance.shape[-1] <= _FEW_FIELDS
     tangents = []
     if d_mean is not None:
         if rule.smooth and few:
@@ -121,10 +167,26 @@ def _expectation_jvp(primals, tangents, *, function, rule):
         else:
             center = jnp.zeros(covariance.shape[-1]) if mean is None else mean
             tangents.append(average(_score, parameters, center, covariance, d_covariance, value))
-    if jax.tree.leaves(d_parameters):
+    if jax.tree.leaves(d_parameters) and on_grid:
+        # A loop over as many points as are needed has no reverse mode, so that tangents must stay outside of it.
+        moving = jax.tree.map(lambda tangent: tangent is not None, d_parameters, is_leaf=lambda leaf: leaf is None)
+        derivatives = average(_parameter_derivatives, *eqx.partition(parameters, moving))
+        tangents.append(jax.tree.map(lambda v, of: _contracted(v, of, d_parameters), value, derivatives))
+    elif jax.tree.leaves(d_parameters):
         tangents.append(average(_along_parameters, parameters, d_parameters))
     total = functools.reduce(lambda a, b: jax.tree.map(jnp.add, a, b), tangents, jax.tree.map(jnp.zeros_like, value))
     return value, total
+
+
+def _parameter_derivatives(function, fields, noise, parameters):
+    moving, rest = parameters
+    return jax.jacfwd(lambda theta: function(fields, noise, eqx.combine(theta, rest)))(moving)
+
+
+def _contracted(value, derivatives, tangents):
+    """A derivative by all parameters along given tangents of them."""
+    pairs = zip(jax.tree.leaves(derivatives), jax.tree.leaves(tangents), strict=True)
+    return sum((jnp.tensordot(slope, tangent, jnp.ndim(tangent)) for slope, tangent in pairs), jnp.zeros_like(value))
 
 
 def _shift(function, fields, noise, parameters):

@@ -28,7 +28,11 @@ class HalfRange(eqx.Module):
         """Nodes and weights in `dimension` directions."""
         return _half_range(self.nodes, dimension)
 
-    def companion(self) -> "HalfRange":
+    def words(self, fields: int) -> str:
+        """What is done, for so many fields."""
+        return f"Gauss rules on both half-lines, {self.nodes} nodes for each of {fields} fields"
+
+    def fewer(self) -> "HalfRange":
         """A coarser rule: the difference between the two estimates the error."""
         return HalfRange(max(1, self.nodes - max(1, self.nodes // 4)))
 

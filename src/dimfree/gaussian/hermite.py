@@ -120,7 +120,7 @@ def _of_one(function: Callable, order: int) -> HermiteExpansion:
 def _of_several(function: Callable, order: int, variables: int, smooth: bool) -> HermiteExpansion:
     if smooth:
         rule = GaussHermite(_SMOOTH_NODES[variables])
-        rules = [_hermite_line(rule), _hermite_line(rule.companion())]
+        rules = [_hermite_line(rule), _hermite_line(rule.fewer())]
     else:
         rules = [cells_rule(cells, _CELL_NODES[variables], _CELLS_REACH) for cells in _CELLS[variables]]
     (fine, norm), (coarse, _) = (_product(function, order, variables, *rule) for rule in rules)

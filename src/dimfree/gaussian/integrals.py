@@ -12,6 +12,15 @@ from jaxtyping import Array, Float
 from ..batches import map_in_batches
 
 
+class NetworkAverages(eqx.Module):
+    """All the averages of [`ActivationIntegrals`] at one covariance."""
+
+    outputs: Float[Array, "fields fields"]
+    slopes: Float[Array, "width width"]
+    gradient: Float[Array, "width fields"]
+    gradient_square: Float[Array, "width width"]
+
+
 class ActivationIntegrals(eqx.Module):
     r"""The Gaussian averages of an activation $g$ that the dynamics of a two-layer network needs.
 
@@ -45,6 +54,17 @@ class ActivationIntegrals(eqx.Module):
         self, covariance: Float[Array, "fields fields"], weights: Float[Array, " fields"], width: int
     ) -> Float[Array, "width width"]:
         r"""$\mathbb{E}[g'(u_i)\, g'(u_j)\, e_0^2]$ for all pairs of students."""
+
+    def averages(
+        self, covariance: Float[Array, "fields fields"], weights: Float[Array, " fields"], width: int
+    ) -> NetworkAverages:
+        """All four."""
+        return NetworkAverages(
+            outputs=self.outputs(covariance),
+            slopes=self.slopes(covariance, width),
+            gradient=self.gradient(covariance, weights, width),
+            gradient_square=self.gradient_square(covariance, weights, width),
+        )
 
 
 def map_pairs(function: Callable[[Array, Array], Array], width: int, numbers: int) -> Float[Array, "width width"]:

@@ -3,13 +3,22 @@
 import functools
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 import scipy.special
 import scipy.stats
-from jaxtyping import Float
+from jaxtyping import Array, Float, Int
 
-from ..errors import InvalidInput, positive_integer
+from ..errors import InvalidInput, positive_integer, shown
 from ..printing import as_call
+from .resolution import Resolution
+
+TOLERANCE = 1e-6  # relative error of averages unless told otherwise
+MOST_EXACT = 1e-10
+_SOBOL = 2**14  # points where a grid does not do
+MOST_FIELDS = 6  # of a grid: a dozen nodes for each of more fields are too many
+FEW_POINTS = 2**19  # of a grid over more than four fields
+SCRAMBLINGS, _DISTANCES = 4, 3.6  # points scrambled anew, and how many times their largest distance bounds an error
 
 
 class GaussHermite(eqx.Module):
@@ -36,9 +45,13 @@ class GaussHermite(eqx.Module):
             )
         return _hermite(self.nodes, dimension)
 
-    def companion(self) -> "GaussHermite":
+    def fewer(self) -> "GaussHermite":
         """A coarser rule, where there is one: the difference between the two estimates the error."""
         return GaussHermite(2 if self.nodes == 1 else self.nodes - max(1, self.nodes // 4))
+
+    def words(self, fields: int) -> str:
+        """What is done, for so many fields."""
+        return f"Gauss-Hermite, {self.nodes} nodes for each of {fields} fields"
 
 
 class Sobol(eqx.Module):
@@ -68,12 +81,97 @@ class Sobol(eqx.Module):
         """Nodes and weights in `dimension` directions."""
         return _sobol(self.number, dimension, self.seed)
 
-    def companion(self) -> "Sobol":
-        """The same rule under another scrambling: the difference between the two estimates the error."""
-        return Sobol(self.number, self.seed + 1)
+    def words(self, fields: int) -> str:
+        """What is done, for so many fields."""
+        return f"scrambled Sobol, {self.number} points and their mirror images over {fields} fields"
 
 
 Rule = GaussHermite | Sobol
+
+
+class Trapezoid(eqx.Module):
+    """An even grid that follows the State, for integrands without kinks and few fields; see `Grid`.
+
+    **Arguments:**
+
+    - `resolution`: what the integrand needs.
+    - `tolerance`: relative error to reach.
+    """
+
+    resolution: Resolution = eqx.field(static=True)
+    tolerance: float = eqx.field(static=True)
+
+    def words(self, fields: int) -> str:
+        """What is done, for so many fields."""
+        return f"trapezoidal rule over {fields} fields, as fine as the State needs"
+
+
+class Averaging(eqx.Module):
+    """How averages over fields are taken: to a tolerance, or by a rule of the user's own.
+
+    **Attributes:**
+
+    - `tolerance`: relative error to reach where an average is no closed form; that of covariances is a hundred times
+      as large.
+    - `rule`: one to take instead.
+    - `replica`: 0, or the number of another way to take the same averages (a shifted grid, other points): their
+      differences estimate the error. It is an array so that all ways share one program.
+    """
+
+    tolerance: float = eqx.field(static=True, default=TOLERANCE)
+    rule: Rule | None = None
+    replica: Int[Array, ""] = eqx.field(default_factory=lambda: jnp.zeros((), jnp.int32))
+
+    @property
+    def shift(self) -> Float[Array, ""]:
+        """By how much of their spacing the nodes of grids are moved."""
+        return shift_of(self.replica)
+
+    def loosened(self) -> "Averaging":
+        """With the tolerance of covariances."""
+        return Averaging(min(0.01, 100 * self.tolerance), self.rule, self.replica)
+
+    def replicas(self, rule: object) -> list["Averaging"]:
+        """Other ways to take the same averages, where they are taken by such a rule."""
+        if isinstance(self.rule, GaussHermite):
+            return [Averaging(self.tolerance, self.rule.fewer())]
+        number = SCRAMBLINGS if isinstance(rule, Sobol) else 1
+        return [Averaging(self.tolerance, self.rule, jnp.asarray(i, jnp.int32)) for i in range(1, number + 1)]
+
+
+def shift_of(replica: Int[Array, ""]) -> Float[Array, ""]:
+    """By how much of their spacing the nodes of the grids of a replica are moved."""
+    return jnp.where(replica > 0, 0.5, 0.0)
+
+
+def averaging(expectation: Rule | None, tolerance: float) -> Averaging:
+    """What a user asked for, or an error."""
+    check_rule(expectation)
+    if not (isinstance(tolerance, int | float | np.number) and MOST_EXACT <= tolerance <= 0.01):
+        raise InvalidInput(
+            f"tolerance = {shown(tolerance)} was given; it is the relative error of averages, a number from "
+            f"{MOST_EXACT:g} to 0.01."
+        )
+    return Averaging(float(tolerance), expectation)
+
+
+def bound_on_error(distances: list[Float[Array, ""]], rule: object, size: Float[Array, ""]) -> Float[Array, ""]:
+    """A bound on the error of averages, from how far they are from the same averages taken otherwise.
+
+    Half a spacing away the error of a grid has the opposite sign, up to what is much smaller. Points that are scrambled
+    anew differ by their errors: of four distances the largest is about two standard deviations, and 3.6 times that
+    covers all but one in a hundred.
+
+    **Arguments:**
+
+    - `distances`: from the averages taken by each of `Averaging.replicas`, the largest of all entries.
+    - `rule`: what the averages go by.
+    - `size`: that of what is averaged, which may be much larger than its mean.
+    """
+    if isinstance(rule, Sobol):
+        return _DISTANCES * jnp.max(jnp.stack(distances))
+    # What the ends of a grid leave out is the same on both.
+    return distances[0] + 0.03 * rule.tolerance * size if isinstance(rule, Trapezoid) else distances[0]
 
 
 def sobol_normals(points: int, dimension: int, rng: np.random.Generator) -> Float[np.ndarray, "points dimension"]:
@@ -106,9 +204,17 @@ def check_rule(rule: object) -> None:
         raise InvalidInput(f"expectation = {rule!r} was given; pass dimfree.GaussHermite(...) or dimfree.Sobol(...).")
 
 
-def choose_rule(dimension: int, *, smooth: bool) -> Rule:
-    """The rule used unless told otherwise: Gauss-Hermite for few fields without kinks, Sobol for the rest."""
-    nodes = {1: 96, 2: 64, 3: 32, 4: 16}
-    if smooth and dimension in nodes:
-        return GaussHermite(nodes[dimension])
-    return Sobol(2**14)
+def choose_rule(dimension: int, resolution: Resolution | None, tolerance: float) -> Trapezoid | Sobol:
+    """The rule used unless told otherwise: a grid where there are no kinks and few enough points, else Sobol.
+
+    **Arguments:**
+
+    - `dimension`: the number of fields.
+    - `resolution`: what the integrand needs; None where it has kinks or too many fields.
+    - `tolerance`: relative error to reach.
+    """
+    if resolution is None:
+        return Sobol(_SOBOL)
+    # For more than four fields only where the integrand is so smooth that a dozen nodes for each are enough.
+    few = dimension <= 4 or resolution.points**dimension <= FEW_POINTS
+    return Trapezoid(resolution, tolerance) if few else Sobol(_SOBOL)

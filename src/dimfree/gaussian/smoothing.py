@@ -1,5 +1,7 @@
 """Averages of an activation over what one neuron sees of the input outside the teacher's span."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,15 +10,18 @@ from jax.scipy.special import erf, ndtr
 from jaxtyping import Array, Float
 
 from .activations import Activation
+from .blocks import sum_over_blocks
 from .erf import Erf
+from .grids import Grid, average_over_grid
+from .piecewise_linear import PiecewiseLinear
 from .polynomial import Polynomial
 from .quadratic import Square
 from .relu import Relu
-from .rules import GaussHermite
+from .resolution import activation_resolution, even_resolution
+from .rules import Averaging, GaussHermite
 
-# Points of an even grid for activations without closed form. Where they are smooth it is right to rounding (tanh, whose
-# poles spoil Gauss-Hermite); at a kink its error falls as the spacing squared.
-_SMOOTH_POINTS, _KINK_POINTS = 97, 513
+_LINE_POINTS, _LINE_BLOCK = 2**10, 8  # of a grid over a line, at most, and those taken at once
+_KINK_POINTS = 512.0
 _OWEN = np.polynomial.legendre.leggauss(12)
 
 
@@ -52,16 +57,21 @@ class OwnAverages(eqx.Module):
     slope_square_output_square: Float[Array, " p"]
 
 
-def smoothed(activation: Activation, mean: Float[Array, "nodes p"], variance: Float[Array, " p"]) -> Smoothed:
-    """The averages of each of `p` neurons at each of many means; closed forms for erf, relu and polynomials."""
+def smoothed(
+    activation: Activation, mean: Float[Array, "nodes p"], variance: Float[Array, " p"], averaging: Averaging
+) -> Smoothed:
+    """The averages of each of `p` neurons at each of many means, in closed form for erf, polynomials, and functions
+    that are linear on either side of zero.
+    """
     if isinstance(activation.integrals, Erf):
         return _smoothed_erf(mean, variance)
-    if isinstance(activation.integrals, Relu):
-        return _smoothed_relu(mean, variance)
-    return _smoothed_by_nodes(activation, mean, variance)
+    slopes = _piecewise_slopes(activation)
+    if slopes is not None:
+        return _smoothed_piecewise(*slopes, mean, variance)
+    return _smoothed_by_nodes(activation, mean, variance, averaging)
 
 
-def own_averages(activation: Activation, variance: Float[Array, " p"]) -> OwnAverages:
+def own_averages(activation: Activation, variance: Float[Array, " p"], averaging: Averaging) -> OwnAverages:
     """The averages over a neuron's own field, of variance Q."""
     if isinstance(activation.integrals, Erf):
         tilted = variance / (1 + 2 * variance)
@@ -70,17 +80,22 @@ def own_averages(activation: Activation, variance: Float[Array, " p"]) -> OwnAve
             growth=2 / np.pi / ((1 + variance) * jnp.sqrt(1 + 2 * variance)),
             slope_square_output_square=2 / np.pi / jnp.sqrt(1 + 2 * variance) * _erf_square(tilted),
         )
-    if isinstance(activation.integrals, Relu):
-        return OwnAverages(variance / 2, jnp.full_like(variance, 0.5), variance / 2)
-    nodes, weights = _nodes(activation)
+    slopes = _piecewise_slopes(activation)
+    if slopes is not None:
+        squares, fourths = (sum(slope**n for slope in slopes) for n in (2, 4))
+        return OwnAverages(squares * variance / 2, jnp.full_like(variance, squares / 2), fourths * variance / 2)
     root = jnp.sqrt(variance)
-    output, slope = _output_and_slope(activation, nodes[:, None] * root)
     bounded = jnp.where(root > 0, root, 1.0)
-    return OwnAverages(
-        output_square=weights @ output**2,
-        growth=jnp.where(root > 0, (weights * nodes) @ (output * slope) / bounded, 0.0),
-        slope_square_output_square=weights @ (output * slope) ** 2,
-    )
+
+    def over(points, weights):
+        output, slope = _output_and_slope(activation, points * root)
+        return OwnAverages(
+            output_square=weights @ output**2,
+            growth=jnp.where(root > 0, (weights * points[:, 0]) @ (output * slope) / bounded, 0.0),
+            slope_square_output_square=weights @ (output * slope) ** 2,
+        )
+
+    return _over_line(over, activation, root, averaging)
 
 
 def exact_nodes(activation: Activation) -> int | None:
@@ -120,30 +135,41 @@ def _smoothed_erf(mean, variance) -> Smoothed:
     )
 
 
-def _smoothed_relu(mean, variance) -> Smoothed:
+def _piecewise_slopes(activation: Activation) -> tuple[float, float] | None:
+    """The slopes right and left of zero, where an activation has no others."""
+    if isinstance(activation.integrals, Relu):
+        return 1.0, 0.0
+    return activation.integrals.sides if isinstance(activation.integrals, PiecewiseLinear) else None
+
+
+def _smoothed_piecewise(right: float, left: float, mean, variance) -> Smoothed:
     root = jnp.sqrt(variance)
     # Beyond 38 standard deviations the density is zero in double precision, also where there is no spread at all.
     at = jnp.clip(mean / jnp.maximum(root, 1e-150), -38.0, 38.0)
-    probability, density = ndtr(at), jnp.exp(-0.5 * at**2) / np.sqrt(2 * np.pi)
-    output = mean * probability + root * density
+    above, below = ndtr(at), ndtr(-at)
+    density = jnp.exp(-0.5 * at**2) / np.sqrt(2 * np.pi)
+    # The ReLU of the field and of its negative, of which all is a sum.
+    positive, negative = mean * above + root * density, -mean * below + root * density
+    second = mean**2 + variance
+    kink = right - left
     return Smoothed(
-        output=output,
-        slope=probability,
-        curvature=root * density,
-        slope_curvature=-at * density,
-        second_curvature=root * (at**2 - 1) * density,
-        output_square=(mean**2 + variance) * probability + mean * root * density,
-        slope_square=probability,
-        slope_square_output=output,
+        output=right * positive - left * negative,
+        slope=right * above + left * below,
+        curvature=kink * root * density,
+        slope_curvature=-kink * at * density,
+        second_curvature=kink * root * (at**2 - 1) * density,
+        output_square=right**2 * (second * above + mean * root * density)
+        + left**2 * (second * below - mean * root * density),
+        slope_square=right**2 * above + left**2 * below,
+        slope_square_output=right**3 * positive - left**3 * negative,
     )
 
 
-def _smoothed_by_nodes(activation: Activation, mean, variance) -> Smoothed:
+def _smoothed_by_nodes(activation: Activation, mean, variance, averaging: Averaging) -> Smoothed:
     root = jnp.sqrt(variance)
     inverse = jnp.where(root > 0, 1 / jnp.where(root > 0, root, 1.0), 0.0)
 
-    def add(total, node_and_weight):
-        x, weight = node_and_weight
+    def terms(x, weight) -> Smoothed:
         output, slope = _output_and_slope(activation, mean + root * x)
         second, third, fourth = x**2 - 1, x**3 - 3 * x, x**4 - 6 * x**2 + 3
         # Stein: the n-th derivative of A is E[g He_n] / q^(n/2), or E[g' He_(n-1)] / q^((n-1)/2). Where g' jumps the
@@ -153,31 +179,30 @@ def _smoothed_by_nodes(activation: Activation, mean, variance) -> Smoothed:
         else:
             spread = jnp.where(root > 0, inverse * x * output, slope)
             slopes = (spread, second * output, inverse * third * output, fourth * output)
-        terms = Smoothed(
-            output=output,
-            slope=slopes[0],
-            curvature=slopes[1],
-            slope_curvature=slopes[2],
-            second_curvature=slopes[3],
-            output_square=output**2,
-            slope_square=slope**2,
-            slope_square_output=slope**2 * output,
-        )
-        return jax.tree.map(lambda sum_, term: sum_ + weight * term, total, terms), None
+        parts = Smoothed(output, *slopes, output**2, slope**2, slope**2 * output)
+        return jax.tree.map(lambda part: weight * part, parts)
 
-    zeros = jnp.zeros(jnp.broadcast_shapes(mean.shape, root.shape))
-    start = Smoothed(*[zeros] * 8)
-    return jax.lax.scan(add, start, _nodes(activation))[0]
+    def over(points, weights):
+        parts = [terms(x, weight) for x, weight in zip(points[:, 0], weights, strict=True)]
+        return jax.tree.map(lambda *each: functools.reduce(jnp.add, each), *parts)
+
+    return _over_line(over, activation, root, averaging)
 
 
-def _nodes(activation: Activation) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+def _over_line(over, activation: Activation, deviations: Float[Array, " p"], averaging: Averaging):
+    """The average over a line: nodes that are exact, or a grid that follows the largest of the deviations."""
     exact = exact_nodes(activation)
-    if exact is None:
-        line = np.linspace(-8.5, 8.5, _SMOOTH_POINTS if activation.smooth else _KINK_POINTS)
-        density = np.exp(-0.5 * line**2)
-        return jnp.asarray(line), jnp.asarray(density / density.sum())
-    nodes, weights = GaussHermite(exact).points(1)
-    return jnp.asarray(nodes[:, 0]), jnp.asarray(weights)
+    if exact is not None:
+        nodes, weights = GaussHermite(exact).points(1)
+        return sum_over_blocks(over, (nodes, weights), 1)
+    largest = jax.lax.stop_gradient(jnp.max(deviations, keepdims=True))
+    if activation.smooth:
+        resolution = activation_resolution(activation.function, averaging.tolerance)
+    else:
+        # The error at a kink falls as the spacing squared, in units of the field's deviation.
+        resolution, largest = even_resolution(_KINK_POINTS, averaging.tolerance), jnp.where(largest > 0, 1.0, 0.0)
+    grid = Grid(largest, resolution, averaging.shift, _LINE_POINTS)
+    return average_over_grid(over, grid, _LINE_BLOCK, blocks=_LINE_POINTS // _LINE_BLOCK)
 
 
 def _output_and_slope(activation: Activation, fields):

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from ..algorithms import OnlineSGD
 from ..errors import is_concrete, require
-from ..gaussian.rules import Rule
+from ..gaussian.rules import TOLERANCE, Rule, Trapezoid, bound_on_error
 from ..problems import Moments, Problem
 from ..state import Coordinates, State
 from .drift import MeanLimit, ode
@@ -18,14 +18,15 @@ def increment_covariance(mean: MeanLimit, alpha: Float[Array, ""] | float, state
     r"""Covariance, over samples, of the increment that a sample makes of the coordinates of the State.
 
     It is that of the whole increment, second-order term included: with the gradient noise alone the variance of Q
-    comes out wrong by a factor up to 2.5. In closed form for quadratic networks.
+    comes out wrong by a factor up to 2.5. In closed form for quadratic networks, else to a hundred times the tolerance
+    of the drift.
 
     Arnaboldi et al. 2023, eq. (62), holds after doubling the learning rate in the terms with the variance of Q.
     """
     problem = mean.problem
     state = problem.completed(state)
     parameters = (problem, mean.algorithm, state, jnp.asarray(alpha, float))
-    return problem.increment_covariance(_increment, parameters, state, mean.rule)
+    return problem.increment_covariance(_increment, parameters, state, mean.averaging.loosened())
 
 
 def _increment(moments: Moments, parameters) -> Float[Array, " n"]:
@@ -55,8 +56,35 @@ class _Fluctuating(eqx.Module):
 
     @property
     def expectation(self) -> str:
-        """How averages over the fields are taken, in words."""
+        """How the averages of the drift are taken, in words."""
         return self.mean.expectation
+
+    @property
+    def covariance_rule(self) -> Rule | Trapezoid | None:
+        """The quadrature of the covariance; None where it is a closed form."""
+        return self.problem.covariance_rule(self.mean.averaging.loosened())
+
+    @property
+    def covariance_expectation(self) -> str:
+        """How the averages of the covariance are taken, in words."""
+        rule, fields = self.covariance_rule, self.problem.width + self.problem.teacher_width
+        return "closed form" if rule is None else rule.words(fields)
+
+    def covariance_size(self, state: State, alpha: float = 0.0) -> Float[Array, ""]:
+        """The largest entry of the covariance, to which its tolerance is relative."""
+        return jnp.max(jnp.abs(self.covariance(alpha, state)))
+
+    def covariance_error(self, state: State, alpha: float = 0.0) -> Float[Array, ""]:
+        """Estimated error of the covariance at this State from the quadrature: largest entry; zero for closed forms."""
+        rule, by = self.covariance_rule, self.mean.averaging
+        if rule is None:
+            return jnp.zeros(())
+        values, *others = (
+            eqx.tree_at(lambda limit: limit.mean.averaging, self, each).covariance(alpha, state).reshape(-1)
+            for each in (by, *by.replicas(rule))
+        )
+        distances = [jnp.max(jnp.abs(other - values)) for other in others]
+        return bound_on_error(distances, rule, jnp.max(jnp.abs(values)))
 
     def covariance(self, alpha: Float[Array, ""] | float, state: State) -> Float[Array, "n n"]:
         """Covariance of the coordinates gained per unit of alpha."""
@@ -103,28 +131,41 @@ def value_and_jacobian(function, vector):
 Limit = MeanLimit | DiffusionLimit | LinearNoiseLimit
 
 
-def sde(problem: Problem, algorithm: OnlineSGD, d: float | Array, expectation: Rule | None = None) -> DiffusionLimit:
+def sde(
+    problem: Problem,
+    algorithm: OnlineSGD,
+    d: float | Array,
+    expectation: Rule | None = None,
+    *,
+    tolerance: float = TOLERANCE,
+) -> DiffusionLimit:
     """The diffusion limit: the ODE with the fluctuations that one run has in dimension d.
 
     **Arguments:**
 
-    - `problem`, `algorithm`, `expectation`: as for [`ode`].
+    - `problem`, `algorithm`, `expectation`, `tolerance`: as for [`ode`]; the covariance is taken to a hundred times
+      the tolerance.
     - `d`: the dimension; it sets the size of the noise and nothing else.
 
     Arnaboldi et al. 2023, eqs. (25), (60), (61); Ben Arous et al. 2022, Theorem 2.2 (for overlaps Q rescaled by
     d^1/2 the covariance there lacks the second-order term of the increment).
     """
-    return DiffusionLimit(ode(problem, algorithm, expectation), as_dimension(d))
+    return DiffusionLimit(ode(problem, algorithm, expectation, tolerance=tolerance), as_dimension(d))
 
 
 def linear_noise(
-    problem: Problem, algorithm: OnlineSGD, d: float | Array, expectation: Rule | None = None
+    problem: Problem,
+    algorithm: OnlineSGD,
+    d: float | Array,
+    expectation: Rule | None = None,
+    *,
+    tolerance: float = TOLERANCE,
 ) -> LinearNoiseLimit:
     """Gaussian fluctuations around the ODE in dimension d: `solve` gives their covariance along the trajectory.
 
     **Arguments:** as for [`sde`].
     """
-    return LinearNoiseLimit(ode(problem, algorithm, expectation), as_dimension(d))
+    return LinearNoiseLimit(ode(problem, algorithm, expectation, tolerance=tolerance), as_dimension(d))
 
 
 def as_dimension(d: float | Array) -> Float[Array, ""]:

@@ -9,7 +9,7 @@ from ..algorithms import OnlineSGD
 from ..algorithms.online import check_online_sgd
 from ..errors import InvalidInput, is_concrete, require
 from ..gaussian.half_range import HalfRange
-from ..gaussian.rules import Rule, Sobol, check_rule
+from ..gaussian.rules import TOLERANCE, Averaging, Rule, Trapezoid, averaging, bound_on_error
 from ..problems import Moments, MultiIndex, TwoLayer
 from ..problems.base import check_problem
 from ..problems.wide import NeuronMoments, neuron_moments, teacher_rule
@@ -29,7 +29,7 @@ class MeanFieldLimit(eqx.Module):
 
     problem: TwoLayer | MultiIndex
     algorithm: OnlineSGD
-    rule: Rule | None
+    averaging: Averaging
     cosine_variance: Float[Array, ""]
     infinite_width: bool = eqx.field(static=True)
 
@@ -41,12 +41,13 @@ class MeanFieldLimit(eqx.Module):
 
     @property
     def expectation(self) -> str:
-        """How averages over the fields are taken, in words."""
-        rule, fields = teacher_rule(self.problem, self.rule), self.problem.teacher_width
-        if isinstance(rule, Sobol):
-            return f"scrambled Sobol, {rule.number} points and their mirror images over {fields} teacher fields"
-        kind = "Gauss rules on both half-lines" if isinstance(rule, HalfRange) else "Gauss-Hermite"
-        return f"{kind}, {rule.nodes} nodes for each of {fields} teacher fields"
+        """How averages over the teacher's fields are taken, in words."""
+        return self.rule.words(self.problem.teacher_width).replace(" fields", " teacher fields")
+
+    @property
+    def rule(self) -> Rule | HalfRange | Trapezoid:
+        """The quadrature over the teacher's fields."""
+        return teacher_rule(self.problem, self.averaging)
 
     def start(self, start: State | WideState) -> WideState:
         """A start as this limit sees it; of a [`State`] the overlaps between different students are left out."""
@@ -64,7 +65,7 @@ class MeanFieldLimit(eqx.Module):
     @eqx.filter_jit
     def drift(self, alpha: Float[Array, ""] | float, state: WideState) -> WideState:
         """The derivative of the WideState with respect to alpha."""
-        return self._drift(alpha, state, neuron_moments(self.problem, state, self.rule))
+        return self._drift(alpha, state, neuron_moments(self.problem, state, self.averaging))
 
     def _drift(self, alpha, state: WideState, averages: NeuronMoments) -> WideState:
         algorithm, inverse_P = self.algorithm, jnp.linalg.inv(state.P)
@@ -93,15 +94,18 @@ class MeanFieldLimit(eqx.Module):
         """The drift on the coordinates, for a solver."""
         return self.coordinates.pack(self.drift(alpha, self.coordinates.unpack(vector, like)))
 
-    @eqx.filter_jit
-    def expectation_error(self, state: WideState, alpha: float = 0.0) -> Float[Array, ""]:
-        """Estimated error of the drift at this WideState from the quadrature: largest entry.
+    def drift_size(self, state: WideState, alpha: float = 0.0) -> Float[Array, ""]:
+        """The largest entry of the drift, to which its tolerance is relative."""
+        return jnp.max(jnp.abs(self.coordinates.pack(self.drift(alpha, state))))
 
-        It is the difference to another rule of the kind (fewer nodes, another scrambling).
-        """
-        other = neuron_moments(self.problem, state, self.rule, companion=True)
-        pack = self.coordinates.pack
-        return jnp.max(jnp.abs(pack(self.drift(alpha, state)) - pack(self._drift(alpha, state, other))))
+    def expectation_error(self, state: WideState, alpha: float = 0.0) -> Float[Array, ""]:
+        """Estimated error of the drift at this WideState from the quadrature: largest entry, as for [`ode`]."""
+        values, *others = (
+            self.coordinates.pack(eqx.tree_at(lambda limit: limit.averaging, self, by).drift(alpha, state))
+            for by in (self.averaging, *self.averaging.replicas(self.rule))
+        )
+        distances = [jnp.max(jnp.abs(other - values)) for other in others]
+        return bound_on_error(distances, self.rule, jnp.max(jnp.abs(values)))
 
 
 def mean_field(
@@ -111,6 +115,7 @@ def mean_field(
     *,
     infinite_width: bool = False,
     expectation: Rule | None = None,
+    tolerance: float = TOLERANCE,
 ) -> MeanFieldLimit:
     r"""The limit of wide networks: p neurons at a cost proportional to p, not p^2.
 
@@ -141,8 +146,9 @@ def mean_field(
     - `infinite_width`: whether to leave out also what is of order 1/p, a neuron's action on itself and the
       second-order term. The neurons are then particles of the density of an infinitely wide network, which moves with
       learning_rate / p; how good they are is what [`particle_error`] says.
-    - `expectation`: a rule to average over the k teacher fields with; the library's choice if left out. Averages over
-      the rest of a neuron's field are closed forms for erf, relu and polynomials, else by quadrature over a line.
+    - `tolerance`: relative error of averages, as for [`ode`]. Averages over what a neuron's field has of its own are
+      closed forms for erf, polynomials and functions that are linear on either side of zero, else over a line.
+    - `expectation`: a rule to average over the k teacher fields with instead.
 
     Loureiro 2023, "Mean-field + high-d", where $M P M^\top$ must be $M P^{-1} M^\top$ and the theorem must subtract
     $\text{diag}(q_\perp)$; Arnaboldi, Stephan, Krzakala & Loureiro, COLT 2023.
@@ -154,7 +160,7 @@ def mean_field(
             "whose output is a sum over neurons and whose loss is the squared error. For others use dimfree.ode."
         )
     check_online_sgd(algorithm)
-    check_rule(expectation)
+    by = averaging(expectation, tolerance)
     cosine_variance = jnp.zeros(())
     if d is not None:
         left = as_dimension(d) - problem.teacher_width
@@ -165,4 +171,4 @@ def mean_field(
                 "which the students have angles.",
             )
         cosine_variance = 1 / left
-    return MeanFieldLimit(problem, algorithm, expectation, cosine_variance, bool(infinite_width))
+    return MeanFieldLimit(problem, algorithm, by, cosine_variance, bool(infinite_width))

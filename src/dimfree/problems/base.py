@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..batches import map_in_batches
 from ..errors import InvalidInput, check_precision, shown
-from ..gaussian.rules import Rule
+from ..gaussian.rules import TOLERANCE, Averaging, Rule, Trapezoid, averaging
 from ..printing import as_call
 from ..state import State, WideState
 
@@ -93,28 +93,31 @@ class Problem(eqx.Module):
         return False
 
     @abc.abstractmethod
-    def mean_moments(self, state: State, rule: Rule | None, *, companion: bool = False) -> Moments:
-        """The mean of `Moments`.
-
-        **Arguments:**
-
-        - `rule`: the quadrature to take it by; as the problem knows best if None.
-        - `companion`: whether to take another rule of the kind, to estimate the error with.
-        """
+    def mean_moments(self, state: State, averaging: Averaging) -> Moments:
+        """The mean of `Moments`."""
 
     @abc.abstractmethod
     def increment_covariance(
-        self, increment: Callable[[Moments, Any], Array], parameters: Any, state: State, rule: Rule | None
+        self, increment: Callable[[Moments, Any], Array], parameters: Any, state: State, averaging: Averaging
     ) -> Float[Array, "n n"]:
         """The covariance of a vector that the `Moments` of a sample determine: `increment(moments, parameters)`."""
 
     @abc.abstractmethod
-    def expectation_words(self, rule: Rule | None) -> str:
-        """How averages are taken, in words."""
-
-    @abc.abstractmethod
-    def single_risk(self, state: State) -> Float[Array, ""]:
+    def single_risk(self, state: State, averaging: Averaging) -> Float[Array, ""]:
         """The mean loss at a State without leading axes."""
+
+    def mean_rule(self, averaging: Averaging) -> Rule | Trapezoid | None:
+        """The rule that `mean_moments` goes by; None where it is a closed form."""
+        return None
+
+    def covariance_rule(self, averaging: Averaging) -> Rule | Trapezoid | None:
+        """The rule that `increment_covariance` goes by; None where it is a closed form."""
+        return None
+
+    @property
+    def seen_fields(self) -> int:
+        """How many fields the loss sees."""
+        return self.width + self.teacher_width
 
     # One step at finite d.
 
@@ -134,21 +137,30 @@ class Problem(eqx.Module):
 
     # Derived from these.
 
-    def wide_risk(self, state: WideState) -> Float[Array, ""]:
+    def wide_risk(self, state: WideState, averaging: Averaging) -> Float[Array, ""]:
         """The mean loss of a wide network, at a cost proportional to its width."""
         raise InvalidInput(f"{self!r} is no two-layer network with the squared error; a WideState has no risk here.")
 
-    def risk(self, state: State | WideState) -> Float[Array, "*batch"]:
-        """The mean loss of a fresh sample, in closed form where there is one; leading axes of the State are kept."""
+    def risk(
+        self, state: State | WideState, expectation: Rule | None = None, *, tolerance: float = TOLERANCE
+    ) -> Float[Array, "*batch"]:
+        """The mean loss of a fresh sample, in closed form where there is one; leading axes of the State are kept.
+
+        **Arguments:**
+
+        - `state`: where.
+        - `expectation`, `tolerance`: how averages are taken, as for [`ode`].
+        """
         check_precision()
+        by = averaging(expectation, tolerance)
         if not isinstance(state, State | WideState):
             raise InvalidInput(f"state = {shown(state)} was given; pass dimfree.State(Q=..., M=...).")
         single: Callable = self.wide_risk if isinstance(state, WideState) else self.single_risk
         axes = state.M.shape[:-2]
         if not axes:
-            return single(state)
+            return single(state, by)
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[len(axes) :]), state)
-        return map_in_batches(single, flat).reshape(axes)
+        return map_in_batches(lambda one: single(one, by), flat).reshape(axes)
 
     def readout_of(self, state: State | WideState) -> Float[Array, " n"] | None:
         """The readout of the State, or the problem's own where the State has none."""

@@ -8,11 +8,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
 from ..gaussian.expectation import FieldRule, expectation
 from ..gaussian.factor import psd_factor
-from ..gaussian.rules import GaussHermite, Rule, choose_rule
+from ..gaussian.resolution import Resolution, loss_resolution, polynomial_degree
+from ..gaussian.rules import FEW_POINTS, MOST_FIELDS, Averaging, GaussHermite, Rule, Trapezoid, choose_rule
 from ..state import State
 from .base import Draws, Moments, Problem, covariance_of_linear, is_bounded
 from .clusters import Clusters
@@ -108,21 +110,45 @@ class FieldProblem(Problem):
             readout=readout_gradient,
         )
 
-    def rule(self, rule: Rule | None = None, *, fields: int | None = None) -> FieldRule:
-        """The quadrature over fields (all of them unless told) and noise: the one given, or the library's choice."""
-        fields = self.width + self.teacher_width if fields is None else fields
-        dimension = fields + (self.noise_nodes is None)
-        chosen = choose_rule(dimension, smooth=self.smooth) if rule is None else rule
-        return FieldRule(chosen, self.noise_nodes, self.smooth)
+    @property
+    def seen_fields(self) -> int:
+        """How many fields averages of the loss and of its slopes run over."""
+        return self.width + (self.teacher_width if self.sees_teacher else 0)
+
+    def rule(self, averaging: Averaging, *, fields: int | None = None, power: int = 2) -> FieldRule:
+        """The quadrature over fields (all that are seen unless told) and noise: the one asked for, or the library's.
+
+        **Arguments:**
+
+        - `power`: the highest power of the slopes that is averaged.
+        """
+        dimension = (self.seen_fields if fields is None else fields) + (self.noise_nodes is None)
+        chosen = averaging.rule or self._chosen_rule(averaging.tolerance, dimension, power)
+        return FieldRule(chosen, self.noise_nodes, self.smooth, averaging.replica)
+
+    def _chosen_rule(self, tolerance: float, dimension: int, power: int) -> Rule | Trapezoid:
+        if not self.smooth or dimension > MOST_FIELDS:
+            return choose_rule(dimension, None, tolerance)
+        degree = _degree(*_stand_in(self))
+        # Slopes have a degree less and enter to this power: half as many nodes as their degree are exact. The rest is
+        # for fields that they are multiplied with.
+        nodes = None if degree is None else (power // 2 + 1) * max(2, degree)
+        if nodes is not None and nodes**dimension <= FEW_POINTS:
+            return GaussHermite(nodes)
+        return choose_rule(dimension, self.resolution(tolerance, power), tolerance)
+
+    def resolution(self, tolerance: float, power: int) -> Resolution:
+        """What resolves powers of the slopes of the loss."""
+        return _resolution(*_stand_in(self), tolerance, power)
 
     def average(
         self,
         function: Callable[["FieldProblem", Sample, Any], PyTree[Array]],
         parameters: Any,
         state: State,
-        rule: Rule | None,
+        averaging: Averaging,
         *,
-        companion: bool = False,
+        power: int = 2,
         linear_in_teacher: bool = False,
     ) -> PyTree[Array]:
         """The mean of a function of a fresh sample over fields, noise and clusters.
@@ -130,7 +156,7 @@ class FieldProblem(Problem):
         **Arguments:**
 
         - `function`: of the problem, a `Sample` and the parameters; closing over traced values is an error.
-        - `companion`: whether to take another rule of the kind, to estimate the error with.
+        - `power`: the highest power of the slopes of the loss in it.
         - `linear_in_teacher`: whether the function depends on the teacher fields linearly, apart from the loss. If the
           loss does not see them, it is then enough to integrate over the student fields, with the teacher fields at
           their mean: that given the student fields, or, where the loss is smooth, that in the cluster (the rest follows
@@ -139,8 +165,7 @@ class FieldProblem(Problem):
         points = self.clusters is not None and self.clusters.are_points
         reduced = linear_in_teacher and not self.sees_teacher and not points
         covariance = state.Q if reduced else state.covariance
-        field_rule = self.rule(rule, fields=covariance.shape[-1])
-        field_rule = field_rule.companion() if companion else field_rule
+        field_rule = self.rule(averaging, fields=covariance.shape[-1], power=power)
         of_fields = functools.partial(_of_reduced_fields if reduced else _of_fields, function)
         regression = jnp.linalg.pinv(state.Q, hermitian=True) @ state.M if reduced and not self.smooth else None
         readout, clusters = self.readout_of(state), self.clusters
@@ -159,42 +184,44 @@ class FieldProblem(Problem):
         values = jax.vmap(in_cluster)(clusters.field_means(state), clusters.spread, clusters.labels)
         return jax.tree.map(lambda value: jnp.tensordot(clusters.probabilities, value, axes=1), values)
 
-    def mean_moments(self, state: State, rule: Rule | None, *, companion: bool = False) -> Moments:
-        known = None if rule is not None or companion else self.known_moments(state)
+    def mean_rule(self, averaging: Averaging) -> Rule | Trapezoid | None:
+        if averaging.rule is None and self.knows_moments:
+            return None
+        return self.rule(averaging).fields
+
+    def mean_moments(self, state: State, averaging: Averaging) -> Moments:
+        known = self.known_moments(state) if averaging.rule is None else None
         if known is not None:
             return known
         by_parts = self.smooth and not self.sees_teacher
         of_sample = _moments_and_curvature if by_parts else _sample_moments
-        averages = self.average(of_sample, None, state, rule, companion=companion, linear_in_teacher=True)
+        averages = self.average(of_sample, None, state, averaging, linear_in_teacher=True)
         if not by_parts:
             return averages
         moments, curvature = averages
         return eqx.tree_at(lambda m: m.teacher, moments, moments.teacher + curvature @ state.M)
 
-    def increment_covariance(self, increment, parameters, state: State, rule: Rule | None) -> Float[Array, "n n"]:
-        known = self.known_second_moments(state) if rule is None else None
+    @property
+    def knows_second_moments(self) -> bool:
+        """Whether `known_second_moments` has an answer."""
+        return False
+
+    def covariance_rule(self, averaging: Averaging) -> Rule | Trapezoid | None:
+        if averaging.rule is None and self.knows_second_moments:
+            return None
+        return self.rule(averaging, fields=self.width + self.teacher_width, power=4).fields
+
+    def increment_covariance(self, increment, parameters, state: State, averaging: Averaging) -> Float[Array, "n n"]:
+        known = self.known_second_moments(state) if averaging.rule is None else None
         if known is not None:
-            return covariance_of_linear(increment, parameters, self.mean_moments(state, None), known)
+            return covariance_of_linear(increment, parameters, self.mean_moments(state, averaging), known)
         of_sample = functools.partial(_increment_and_square, increment)
-        first, second = self.average(of_sample, parameters, state, rule)
+        first, second = self.average(of_sample, parameters, state, averaging, power=4)
         return second - jnp.outer(first, first)
 
-    def expectation_words(self, rule: Rule | None) -> str:
-        if rule is None and self.knows_moments:
-            return "closed form"
-        fields = self.width + (self.teacher_width if self.sees_teacher else 0)
-        chosen = self.rule(rule, fields=fields).fields
-        if isinstance(chosen, GaussHermite):
-            return f"Gauss-Hermite, {chosen.nodes} nodes for each of {fields} fields"
-        return f"scrambled Sobol, {chosen.number} points and their mirror images over {fields} fields"
-
-    def single_risk(self, state: State) -> Float[Array, ""]:
-        exact = self.known_risk(state)
-        return self.numerical_risk(state) if exact is None else exact
-
-    def numerical_risk(self, state: State, rule: Rule | None = None) -> Float[Array, ""]:
-        """The mean of the loss by quadrature."""
-        return self.average(_loss, None, state, rule, linear_in_teacher=True)
+    def single_risk(self, state: State, averaging: Averaging) -> Float[Array, ""]:
+        known = self.known_risk(state) if averaging.rule is None else None
+        return self.average(_loss, None, state, averaging, linear_in_teacher=True) if known is None else known
 
     def exact_moments(self, state: State, draws: Draws, d: Float[Array, ""]) -> tuple[Moments, Bool[Array, ""]]:
         r"""`Moments` of a batch in dimension d.
@@ -249,6 +276,40 @@ class FieldProblem(Problem):
         )
         mean_gradient = None if gradient is None else jnp.mean(gradient, axis=0)
         return slopes.T @ inputs / (B * d**0.5), mean_gradient, is_bounded(student, slopes)
+
+
+def _stand_in(problem: FieldProblem) -> tuple:
+    """What a problem is apart from its numbers, which may be traced: something to find out once about all like it."""
+    arrays, static = eqx.partition(problem, eqx.is_array)
+    leaves, structure = jax.tree.flatten(arrays)
+    return static, structure, tuple(leaf.shape for leaf in leaves)
+
+
+def _loss_of_all(static: FieldProblem, structure, shapes: tuple) -> tuple[Callable, int]:
+    """The loss as a function of all its fields, and of the noise where it is one of them, and how many there are.
+
+    The readout, and all other numbers, are of order one.
+    """
+    arrays = jax.tree.unflatten(structure, [np.full(shape, 2.0) for shape in shapes])
+    problem = eqx.combine(arrays, static)
+    p, k = problem.width, problem.teacher_width
+    label = None if problem.clusters is None else problem.clusters.labels[0]
+
+    def loss(fields):
+        noise = fields[p + k] if problem.noise_nodes is None else 0.0
+        return problem.loss(fields[:p], fields[p : p + k], noise, problem.readout, label)
+
+    return loss, p + k + (problem.noise_nodes is None)
+
+
+@functools.lru_cache(maxsize=256)
+def _resolution(static: FieldProblem, structure, shapes: tuple, tolerance: float, power: int) -> Resolution:
+    return loss_resolution(*_loss_of_all(static, structure, shapes), tolerance, power)
+
+
+@functools.lru_cache(maxsize=256)
+def _degree(static: FieldProblem, structure, shapes: tuple) -> int | None:
+    return polynomial_degree(*_loss_of_all(static, structure, shapes))
 
 
 def split_fields(problem: Problem, fields: Float[Array, "... r"]):

@@ -7,7 +7,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
 from ..errors import nonnegative_number, positive_integer
-from ..gaussian.rules import Rule
+from ..gaussian.rules import Averaging
 from ..state import State
 from .base import Draws, Moments, Problem, covariance_of_linear, is_bounded
 
@@ -73,14 +73,11 @@ class SpikedTensor(Problem):
     def sources(self) -> tuple[str, ...]:
         return ("benarous2022",)
 
-    def single_risk(self, state: State) -> Float[Array, ""]:
+    def single_risk(self, state: State, averaging: Averaging) -> Float[Array, ""]:
         Q, M, P = state.Q[0, 0], state.M[0, 0], state.P[0, 0]
         return self.snr**2 * P**self.order - 2 * self.snr * M**self.order + Q**self.order
 
-    def expectation_words(self, rule: Rule | None) -> str:
-        return "closed form"
-
-    def mean_moments(self, state: State, rule: Rule | None, *, companion: bool = False) -> Moments:
+    def mean_moments(self, state: State, averaging: Averaging) -> Moments:
         signal, shrink, noise = self._gradient(state)
         Q, M, P = state.Q, state.M, state.P
         return Moments(
@@ -90,8 +87,8 @@ class SpikedTensor(Problem):
             readout=None,
         )
 
-    def increment_covariance(self, increment, parameters, state: State, rule: Rule | None) -> Float[Array, "n n"]:
-        mean = self.mean_moments(state, rule)
+    def increment_covariance(self, increment, parameters, state: State, averaging: Averaging) -> Float[Array, "n n"]:
+        mean = self.mean_moments(state, averaging)
         _, _, noise = self._gradient(state)
         k, Q, M, P = self.order, state.Q[0, 0], state.M[0, 0], state.P[0, 0]
         cosine = M**2 / jnp.where(Q > 0, Q, 1.0)

@@ -1,6 +1,7 @@
 """Two-layer networks learning from a two-layer teacher or from any function of a few directions."""
 
 import abc
+import functools
 from collections.abc import Callable
 from typing import Literal
 
@@ -12,10 +13,14 @@ from numpy.typing import ArrayLike
 
 from ..errors import InvalidInput, check_finite, neurons, nonnegative_number, real_array
 from ..gaussian.activations import Activation, as_activation
-from ..gaussian.pairwise import pairwise_outputs
+from ..gaussian.integrals import ActivationIntegrals
 from ..gaussian.probing import probe
+from ..gaussian.products import ProductIntegrals
 from ..gaussian.quadratic import Square, quartic_moments
+from ..gaussian.resolution import Resolution, activation_resolution, finest, loss_resolution
+from ..gaussian.rules import Averaging, Rule, Trapezoid
 from ..gaussian.smoothing import exact_nodes
+from ..printing import as_call
 from ..state import State, WideState
 from .base import Moments
 from .field_problem import FieldProblem
@@ -112,31 +117,43 @@ class Network(FieldProblem):
         output = self.scale * jnp.sum(readout * self.activation.function(student))
         return 0.5 * (output - self.target(teacher) - jnp.sqrt(self.noise) * noise) ** 2
 
-    def wide_risk(self, state: WideState) -> Float[Array, ""]:
-        return wide_risk(self, state)
+    def resolution(self, tolerance: float, power: int) -> Resolution:
+        # What is averaged is made of products of functions of few fields: no need to look at all fields together.
+        own = activation_resolution(self.activation.function, tolerance, power)
+        return finest(own, self.target_resolution(tolerance, power))
+
+    @abc.abstractmethod
+    def target_resolution(self, tolerance: float, power: int) -> Resolution:
+        """What resolves powers of the target."""
+
+    def wide_risk(self, state: WideState, averaging: Averaging) -> Float[Array, ""]:
+        return wide_risk(self, state, averaging)
 
 
 class TwoLayer(Network):
     r"""A two-layer student learning a two-layer teacher, with the half squared error.
 
-    $$ \tfrac12 \Big( \tfrac1p \sum_j a_j g(\lambda_j) - \tfrac1k \sum_r a^*_r g(\lambda^*_r)
+    $$ \tfrac12 \Big( \tfrac1p \sum_j a_j g(\lambda_j) - \tfrac1k \sum_r a^*_r g^*(\lambda^*_r)
        - \sqrt{\text{noise}} \, z \Big)^2 $$
 
     The averages of its limits are exact for the activations `square`, `erf`, `relu`, `linear` and the Hermite
-    polynomials by name, and by quadrature for any other JAX function.
+    polynomials by name, and for functions that are linear on either side of zero. For any other JAX function they are
+    taken to a tolerance, each over the two to four fields that it sees.
 
     **Arguments:**
 
     - `width`, `teacher_width`: number of neurons, p and k.
-    - `activation`: a name, or any JAX function of a number.
+    - `activation`: that of the students, $g$: a name, or any JAX function of a number.
     - `noise`: variance of the label noise.
     - `readout`, `teacher_readout`: second-layer weights $a$ (its start, where it is trained) and $a^*$; ones if left
       out.
     - `normalisation`: the factor in front of the sums: `"mean"` 1/p, `"sqrt"` p^-1/2, `"sum"` 1 (and the same with k).
+    - `teacher_activation`: that of the teachers, $g^*$; the students' if left out.
 
     Saad & Solla, Phys. Rev. E 52 (1995) 4225; Arnaboldi et al. 2023, eqs. (1)-(4).
     """
 
+    teacher_activation: Activation = eqx.field(static=True)
     teacher_readout: Float[Array, " k"]
 
     def __init__(
@@ -148,8 +165,11 @@ class TwoLayer(Network):
         readout: ArrayLike | Array | None = None,
         teacher_readout: ArrayLike | Array | None = None,
         normalisation: Normalisation = "mean",
+        teacher_activation: str | Callable | Activation | None = None,
     ):
         super().__init__(width, teacher_width, activation, noise, readout, normalisation)
+        given = self.activation if teacher_activation is None else as_activation(teacher_activation)
+        self.teacher_activation = self.activation if given.function is self.activation.function else given
         self.teacher_readout = as_readout(teacher_readout, self.teacher_width, "teacher_readout")
 
     def resized(self, width: int) -> "TwoLayer":
@@ -161,24 +181,40 @@ class TwoLayer(Network):
             _spread_over(self.readout, width),
             self.teacher_readout,
             self.normalisation,
+            self.teacher_activation,
         )
+
+    def __repr__(self) -> str:
+        """As it would be written; the teachers' activation only where it is another."""
+        own = {} if self.one_activation else {"teacher_activation": self.teacher_activation}
+        names = ("width", "teacher_width", "activation", "normalisation", "noise", "readout", "teacher_readout")
+        return as_call(self, **{name: getattr(self, name) for name in names}, **own)
+
+    @property
+    def one_activation(self) -> bool:
+        """Whether students and teachers have the same activation."""
+        return self.activation is self.teacher_activation
 
     @property
     def smooth(self) -> bool:
-        return self.activation.smooth
+        return self.activation.smooth and self.teacher_activation.smooth
 
     @property
     def sources(self) -> tuple[str, ...]:
-        quadratic = self.activation.name in ("square", "he2")
+        quadratic = self.one_activation and self.activation.name in ("square", "he2")
         return ("saad1995", "arnaboldi2023", "bocchi2026") if quadratic else ("saad1995", "loureiro2023")
 
     @property
     def exact_nodes(self) -> int | None:
-        return exact_nodes(self.activation)
+        own, others = exact_nodes(self.activation), exact_nodes(self.teacher_activation)
+        return None if own is None or others is None else max(own, others)
 
     def target(self, teacher: Float[Array, " k"]) -> Float[Array, ""]:
-        outputs = jnp.sum(self.teacher_readout * self.activation.function(teacher))
+        outputs = jnp.sum(self.teacher_readout * self.teacher_activation.function(teacher))
         return scale_of(self.normalisation, self.teacher_width) * outputs
+
+    def target_resolution(self, tolerance: float, power: int) -> Resolution:
+        return activation_resolution(self.teacher_activation.function, tolerance, power)
 
     def output_weights(self, state: State) -> Float[Array, " r"]:
         """Weights with which the outputs of students and teachers enter the error."""
@@ -186,37 +222,62 @@ class TwoLayer(Network):
         return jnp.concatenate([self.scale * self.readout_of(state), -teacher])
 
     @property
+    def closed_integrals(self) -> ActivationIntegrals | None:
+        """The Gaussian averages in closed form, where there are any."""
+        return self.activation.integrals if self.one_activation else None
+
+    @property
     def knows_moments(self) -> bool:
-        return self.activation.integrals is not None
+        return self.closed_integrals is not None
+
+    def product_integrals(self, averaging: Averaging) -> ProductIntegrals | None:
+        """The averages over few fields at a time; None where there are closed forms, kinks, or a rule was asked for."""
+        if self.closed_integrals is not None or not self.smooth or averaging.rule is not None:
+            return None
+        return ProductIntegrals(self.activation.function, self.teacher_activation.function, self.width, averaging)
+
+    def mean_rule(self, averaging: Averaging) -> Rule | Trapezoid | None:
+        integrals = self.product_integrals(averaging)
+        return super().mean_rule(averaging) if integrals is None else integrals.rule(self.seen_fields)
+
+    def mean_moments(self, state: State, averaging: Averaging) -> Moments:
+        integrals = self.product_integrals(averaging)
+        return super().mean_moments(state, averaging) if integrals is None else self._moments(state, integrals)
 
     def known_moments(self, state: State) -> Moments | None:
+        return None if self.closed_integrals is None else self._moments(state, self.closed_integrals)
+
+    def _moments(self, state: State, integrals: ActivationIntegrals) -> Moments:
         r"""$\mathbb{E}[s u^\top]$ and $\mathbb{E}[s s^\top]$ from the Saad-Solla integrals $I_2, I_3, I_4$."""
-        integrals = self.activation.integrals
-        if integrals is None:
-            return None
         covariance, weights, p = state.covariance, self.output_weights(state), self.width
-        own = weights[:p]
-        gradient = own[:, None] * integrals.gradient(covariance, weights, p)
-        square = integrals.gradient_square(covariance, weights, p) + self.noise * integrals.slopes(covariance, p)
+        own, found = weights[:p], integrals.averages(covariance, weights, p)
+        gradient = own[:, None] * found.gradient
         return Moments(
             student=gradient[:, :p],
             teacher=gradient[:, p:],
-            square=own[:, None] * own * square,
-            readout=self.scale * (integrals.outputs(covariance)[:p] @ weights),
+            square=own[:, None] * own * (found.gradient_square + self.noise * found.slopes),
+            readout=self.scale * (found.outputs[:p] @ weights),
         )
 
-    def known_risk(self, state: State) -> Float[Array, ""]:
+    def single_risk(self, state: State, averaging: Averaging) -> Float[Array, ""]:
+        integrals = self.product_integrals(averaging)
+        return super().single_risk(state, averaging) if integrals is None else self._risk(state, integrals)
+
+    def known_risk(self, state: State) -> Float[Array, ""] | None:
+        return None if self.closed_integrals is None else self._risk(state, self.closed_integrals)
+
+    def _risk(self, state: State, integrals: ActivationIntegrals) -> Float[Array, ""]:
         """Half the noise plus a quadratic form in E[g g], which needs at most two fields at a time."""
-        weights, integrals = self.output_weights(state), self.activation.integrals
-        if integrals is None:
-            outputs = pairwise_outputs(self.activation, state.covariance)
-        else:
-            outputs = integrals.outputs(state.covariance)
-        return 0.5 * (weights @ outputs @ weights + self.noise)
+        weights = self.output_weights(state)
+        return 0.5 * (weights @ integrals.outputs(state.covariance) @ weights + self.noise)
+
+    @property
+    def knows_second_moments(self) -> bool:
+        return isinstance(self.closed_integrals, Square)
 
     def known_second_moments(self, state: State) -> Float[Array, "m m"] | None:
         r"""For quadratic networks: all products are $\mathbb{E}[e^n u_a u_b u_c u_d]$ with n = 2, 3, 4."""
-        if not isinstance(self.activation.integrals, Square):
+        if not self.knows_second_moments:
             return None
         p, weights = self.width, self.output_weights(state)
         second, third, fourth = quartic_moments(jnp.diag(weights), state.covariance, self.noise)
@@ -302,3 +363,11 @@ class MultiIndex(Network):
 
     def target(self, teacher: Float[Array, " k"]) -> Float[Array, ""]:
         return self.link(teacher)
+
+    def target_resolution(self, tolerance: float, power: int) -> Resolution:
+        return _link_resolution(self.link, self.teacher_width, tolerance, power)
+
+
+@functools.lru_cache(maxsize=256)
+def _link_resolution(link: Callable, fields: int, tolerance: float, power: int) -> Resolution:
+    return loss_resolution(lambda teacher: 0.5 * link(teacher) ** 2, fields, tolerance, power)

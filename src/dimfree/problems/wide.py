@@ -5,18 +5,21 @@ from typing import TYPE_CHECKING
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..gaussian.blocks import sum_over_blocks
+from ..gaussian.expectation import FieldRule
+from ..gaussian.grids import Grid, average_over_grid
 from ..gaussian.half_range import HalfRange
-from ..gaussian.rules import GaussHermite, Rule, Sobol
+from ..gaussian.rules import Averaging, GaussHermite, Rule, Sobol, Trapezoid
 from ..gaussian.smoothing import own_averages, smoothed
 from ..state import WideState
 
 if TYPE_CHECKING:
     from .two_layer import Network
 
-_SMOOTH_NODES = {1: 64, 2: 32, 3: 16}  # Gauss-Hermite nodes for each teacher field
+_GRID_POINTS = {1: 2**11, 2: 2**16, 3: 2**18}  # of a grid over the teacher's fields, at most
 _KINK_NODES = {1: 32, 2: 16, 3: 8}  # on each half-line, where the target has a kink
 _SOBOL = 2**12  # points, where the teacher has more directions
 _POINTS = 2**16  # what a rule that is exact for polynomials may take
@@ -48,22 +51,21 @@ class _Sums(eqx.Module):
     error_square: Float[Array, ""]
 
 
-def teacher_rule(problem: "Network", rule: Rule | None = None) -> Rule | HalfRange:
-    """The quadrature over the teacher's fields: the one given, or the library's choice."""
-    if rule is not None:
-        return rule
+def teacher_rule(problem: "Network", averaging: Averaging) -> Rule | HalfRange | Trapezoid:
+    """The quadrature over the teacher's fields: the one asked for, or the library's choice."""
+    if averaging.rule is not None:
+        return averaging.rule
     k, exact = problem.teacher_width, problem.exact_nodes
     if exact is not None and exact**k <= _POINTS:
         return GaussHermite(exact)
-    nodes = _SMOOTH_NODES if problem.smooth else _KINK_NODES
-    if k not in nodes:
+    if k not in _KINK_NODES:
         return Sobol(_SOBOL)
-    return GaussHermite(nodes[k]) if problem.smooth else HalfRange(nodes[k])
+    if problem.smooth:
+        return Trapezoid(problem.resolution(averaging.tolerance, 2), averaging.tolerance)
+    return HalfRange(_KINK_NODES[k])
 
 
-def neuron_moments(
-    problem: "Network", state: WideState, rule: Rule | None = None, *, companion: bool = False
-) -> NeuronMoments:
+def neuron_moments(problem: "Network", state: WideState, averaging: Averaging) -> NeuronMoments:
     r"""The moments of every neuron, at a cost proportional to their number.
 
     Given the teacher's fields the neurons of a [`WideState`] are independent, so that a neuron sees of the others their
@@ -75,9 +77,9 @@ def neuron_moments(
     d the angles between neurons have variance $1/n$, $n = d - k$, and pairs get the second order of their expansion
     in them, $\tfrac{1}{2n} q_i q_j \mathbb{E}_z[A_i'' A_j'']$ for the outputs, again a product.
     """
-    sums = _sums(problem, state, rule, companion)
+    sums = _sums(problem, state, averaging)
     weights, own = _output_weights(problem, state)
-    alone = own_averages(problem.activation, state.norms)
+    alone = own_averages(problem.activation, state.norms, averaging)
     return NeuronMoments(
         teacher=weights[:, None] * (sums.teacher + (own * alone.growth)[:, None] * state.M),
         orthogonal=weights * (sums.orthogonal + own * alone.growth * state.q_perp),
@@ -86,13 +88,13 @@ def neuron_moments(
     )
 
 
-def wide_risk(problem: "Network", state: WideState) -> Float[Array, ""]:
+def wide_risk(problem: "Network", state: WideState, averaging: Averaging) -> Float[Array, ""]:
     r"""The mean loss, $\tfrac12 \big( \mathbb{E}_z[F^2] + \sum_i c_i^2 \mathbb{E} \text{Var}(g_i | z) + \text{noise}
     \big)$, at a cost proportional to the width; the sum over neurons is that of the diagonal.
     """
     _, own = _output_weights(problem, state)
-    alone = own_averages(problem.activation, state.norms)
-    pairs = _sums(problem, state, None, companion=False).error_square
+    alone = own_averages(problem.activation, state.norms, averaging)
+    pairs = _sums(problem, state, averaging).error_square
     return 0.5 * (pairs + jnp.sum(own**2 * alone.output_square) + problem.noise)
 
 
@@ -102,16 +104,15 @@ def _output_weights(problem: "Network", state: WideState) -> tuple[Float[Array, 
     return weights, jnp.zeros_like(weights) if state.density else weights
 
 
-def _sums(problem: "Network", state: WideState, rule: Rule | None, companion: bool) -> _Sums:
-    chosen = teacher_rule(problem, rule)
-    nodes, node_weights = (chosen.companion() if companion else chosen).points(problem.teacher_width)
+def _sums(problem: "Network", state: WideState, averaging: Averaging) -> _Sums:
+    rule = teacher_rule(problem, averaging)
     factor = jnp.linalg.cholesky(state.P)
     along = jax.scipy.linalg.solve_triangular(factor, state.M.T, lower=True).T  # fields of students in the nodes' frame
     weights, own = _output_weights(problem, state)
 
     def over(normals, chances):
         teacher = normals @ factor.T
-        neuron = smoothed(problem.activation, normals @ along.T, state.q_perp)
+        neuron = smoothed(problem.activation, normals @ along.T, state.q_perp, averaging)
         error = neuron.output @ weights - jax.vmap(problem.target)(teacher)
         bend = neuron.curvature @ weights
         # What each neuron sees of the others, with the weight of the node.
@@ -133,5 +134,19 @@ def _sums(problem: "Network", state: WideState, rule: Rule | None, companion: bo
             error_square=chances @ pairs,
         )
 
+    if isinstance(rule, Trapezoid):
+        deviations = jnp.maximum(jnp.linalg.norm(factor, axis=0), jnp.max(jnp.abs(along), axis=0))
+        most = _GRID_POINTS[problem.teacher_width]
+        grid = Grid(jax.lax.stop_gradient(deviations), rule.resolution, averaging.shift, most)
+        block = int(np.clip(_BLOCK_NUMBERS // problem.width, 32, 512))
+        return average_over_grid(over, grid, block, blocks=-(-most // block))
+    if isinstance(rule, HalfRange):
+        # Both rules are known here, and which of the two is taken is not.
+        return jax.lax.cond(
+            averaging.replica > 0,
+            lambda: over(*map(jnp.asarray, rule.fewer().points(problem.teacher_width))),
+            lambda: over(*map(jnp.asarray, rule.points(problem.teacher_width))),
+        )
+    nodes, _, node_weights = FieldRule(rule, 1, problem.smooth, averaging.replica).points(problem.teacher_width)
     blocks = -(-len(node_weights) * problem.width // _BLOCK_NUMBERS)
     return sum_over_blocks(over, (nodes, node_weights), blocks)

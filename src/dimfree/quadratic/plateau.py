@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from ..algorithms.schedules import Schedule
-from ..errors import InvalidInput, is_concrete, require
+from ..errors import InvalidInput, is_concrete, require, shown
 from ..limits import MeanLimit
 from ..limits.drift import check_mean_limit
 from ..problems import Problem, TwoLayer
@@ -147,9 +147,9 @@ def norm_learning(limit: MeanLimit, start: State, alpha: ArrayLike | Array) -> S
 
 def check_quadratic(problem: Problem) -> TwoLayer:
     """The problem, or an error if it is not a quadratic network with equal readouts."""
-    if not isinstance(problem, TwoLayer) or problem.activation.name != "square":
+    if not isinstance(problem, TwoLayer) or not problem.knows_second_moments:
         raise InvalidInput(
-            f"problem = {problem!r} was given; these closed forms are those of quadratic networks, "
+            f"problem = {shown(problem)} was given; these closed forms are those of quadratic networks, "
             'dimfree.TwoLayer(p, k, "square") or dimfree.PhaseRetrieval(p).'
         )
     if problem.normalisation != "mean":

@@ -8,6 +8,7 @@ import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optimistix
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import ArrayLike
@@ -113,7 +114,7 @@ def solve(
             limit=_name(limit),
             problem=limit.problem,
             algorithm=limit.algorithm,
-            expectation=_expectation(limit, begin),
+            **_averages(limit, begin, arrays["state"]),
             **made_by,
         ),
         **arrays,
@@ -259,13 +260,39 @@ def _mean_of(limit: Limit) -> MeanLimit:
     return limit if isinstance(limit, MeanLimit) else limit.mean
 
 
-def _expectation(limit: Limit | MeanFieldLimit, start: Any) -> str:
-    """How averages are taken and, where that is not exact, how good it is."""
+def _averages(limit: Limit | MeanFieldLimit, start: Any, states: Any) -> dict[str, str]:
+    """How the averages of drift and covariance are taken and, where that is not exact, how good they were."""
     mean: Any = limit if isinstance(limit, MeanFieldLimit) else _mean_of(limit)
-    if not is_concrete((limit, start)) or (isinstance(mean, MeanLimit) and mean.is_closed_form):
-        return limit.expectation
-    if start.M.ndim == 3:
-        start = jax.tree.map(lambda leaf: leaf[0], start)
-    with jax.ensure_compile_time_eval():
-        error = float(mean.expectation_error(start))
-    return f"{limit.expectation}; estimated error of the drift at the start {error:.1e}"
+    tolerance = mean.averaging.tolerance
+    found: dict[str, tuple[str, Any, Callable, Callable, float]] = {
+        "drift": (mean.expectation, mean.rule, mean.expectation_error, mean.drift_size, tolerance)
+    }
+    if isinstance(limit, DiffusionLimit | LinearNoiseLimit):
+        loosened = mean.averaging.loosened().tolerance
+        how = (limit.covariance_expectation, limit.covariance_rule, limit.covariance_error, limit.covariance_size)
+        found["covariance"] = (*how, loosened)
+    words = {}
+    visited = _visited(limit, start, states) if is_concrete((limit, start, states)) else []
+    for name, (how, rule, error, size, asked) in found.items():
+        words[name] = how
+        if rule is not None and visited:
+            with jax.ensure_compile_time_eval():
+                largest = max(float(error(state)) / max(float(size(state)), 1e-300) for state in visited)
+            words[name] += f"; relative error at most {largest:.1e} in {len(visited)} States along the way"
+            if largest > asked and mean.averaging.rule is None:
+                words[name] += f", more than the tolerance {asked:g}"
+    return words
+
+
+def _visited(limit: Limit | MeanFieldLimit, start: Any, states: Any) -> list:
+    """Some of the States that were passed: the start, the end, one between, and where overlaps are largest."""
+    coordinates = limit.coordinates
+    vectors = np.asarray(coordinates.pack(states))
+    vectors = vectors.reshape(-1, vectors.shape[-1])
+    like = jax.tree.map(lambda leaf: leaf[0], start) if start.M.ndim == 3 else start
+    size = np.abs(vectors).max(axis=1)
+    finite = np.flatnonzero(size < _DIVERGED_ABOVE)
+    if not len(finite):
+        return [like]
+    chosen = np.unique([finite[0], finite[-1], finite[len(finite) // 2], finite[size[finite].argmax()]])
+    return [coordinates.unpack(jnp.asarray(vectors[index]), like) for index in chosen]

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from .. import extras
 from ..algorithms import OnlineSGD
 from ..algorithms.online import check_online_sgd
-from ..errors import InvalidInput
+from ..errors import InvalidInput, shown
 from ..gaussian.erf import Erf
 from ..gaussian.polynomial import Polynomial
 from ..gaussian.quadratic import Square
@@ -59,7 +59,7 @@ def equations(
     check_problem(problem)
     check_online_sgd(algorithm)
     if limit not in LIMITS:
-        raise InvalidInput(f"limit = {limit!r} was given; choose one of {', '.join(LIMITS)}.")
+        raise InvalidInput(f"limit = {shown(limit)} was given; choose one of {', '.join(LIMITS)}.")
     if sizes not in (None, "symbolic", "given"):
         raise InvalidInput(f"sizes = {sizes!r} was given; choose 'symbolic' or 'given'.")
     if extras.absent(["sympy"]):
@@ -78,7 +78,13 @@ def equations(
         return tensor(problem, algorithm, limit, symbolic=sizes == "symbolic", **options)
     from .assembling import committee, expansion, network
 
-    integrals = problem.activation.integrals
+    integrals = problem.closed_integrals
+    if not problem.one_activation:
+        raise InvalidInput(
+            f"The students' activation is {problem.activation.name!r}, the teachers' "
+            f"{problem.teacher_activation.name!r}: equations are given where both are the same. dimfree.ode has the "
+            "limit in numbers."
+        )
     if isinstance(integrals, Square):
         coefficients: tuple[float, ...] | None = (0.0, 0.0, 1.0)
     else:
