@@ -10,7 +10,15 @@ from dimfree.analysis.regimes import LIMITS, ErrorScales
 from refusals import assert_refused
 
 SCALES = ErrorScales(
-    time=1.5, risk=0.2, fluctuation=0.1, start=0.2, noise=0.014, width=0.07, density=0.17, angles=0.003
+    time=1.5,
+    risk=0.2,
+    fluctuation=0.1,
+    start=0.2,
+    noise=0.014,
+    width=0.07,
+    density=0.17,
+    angles=0.003,
+    between_starts=0.2,
 )
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, PRNGKeyArray
 from ..algorithms import OnlineSGD
 from ..algorithms.online import check_online_sgd
 from ..algorithms.schedules import Schedule
-from ..errors import InvalidInput, check_key, positive_integer, positive_number
+from ..errors import InvalidInput, check_key, positive_integer, positive_number, shown
 from ..limits import gradient_flow, mean_field, ode
 from ..problems import MultiIndex, TwoLayer
 from ..simulation import random_state, simulate
@@ -22,7 +22,10 @@ from .exit_times import random_starts
 
 # From the cheapest to the dearest; the cost of one evaluation of the drift.
 LIMITS = {"mean field": "p k", "dimension-free": "p k", "gradient flow": "p^3", "ODE": "p^4"}
+# The network that sizes are found with: wider ones are as this one, narrower ones are taken as they are.
 _REFERENCE_WIDTH, _REFERENCE_RATE, _REFERENCE_D = 8, 0.05, 2_000
+_STARTS, _RUNS = 8, 8  # of it: random starts, and runs from each
+_MOST_STEPS = 10**8  # of it
 _VANISHING = 1e-6  # a rate over p at which the ODE is gradient flow
 _TIMES = 21
 _AS_GOOD = 1.15  # a cheaper limit is recommended if its expected error is within this factor of the smallest
@@ -37,6 +40,9 @@ class ErrorScales:
     gradient flow from the ODE by `noise` $\times\, g$; the dimension-free limit from gradient flow by `width` / p +
     `angles` / d, and the mean field by `density` / p. Both leave out the angles between the neurons of the one start
     that the runs have, at random `start` / (p d^1/2).
+
+    `fluctuation` and `noise` are means over random starts; `between_starts` is the standard deviation of `fluctuation`
+    from one start to another, relative to it.
     """
 
     time: float
@@ -47,6 +53,7 @@ class ErrorScales:
     width: float
     density: float
     angles: float
+    between_starts: float
 
     def errors(self, p: Any, d: Any, noise: Any) -> dict[str, Any]:
         """The expected error of each limit, largest over time, for numbers or arrays of them.
@@ -115,7 +122,8 @@ class RegimeMap:
         lines = [
             f"Use the limit {self.recommended!r}: p = {self.p}, d = {self.d}, learning rate {self.learning_rate:g}, "
             f"{self.alpha * self.d:.4g} samples (time {self.time:.3g})",
-            f"  errors of the risk (at the start {self.scales.risk:.3g})",
+            f"  errors of the risk (at the start {self.scales.risk:.3g}); fluctuations differ from start to start by "
+            f"{self.scales.between_starts:.0%}",
             "  limit            cost   theorem's rate   expected   measured",
         ]
         for name, cost in LIMITS.items():
@@ -153,10 +161,11 @@ def regimes(
       the angles of the start, $O(1/(p \sqrt d))$;
     - the mean field (infinite width, this d) also by $O(1/p)$, with a larger constant but no $1/d$.
 
-    The sizes of these terms are found once, by solving all limits for a network of 8 neurons and simulating it; the
-    laws then give the *expected* errors at any width and dimension. The recommended limit is the cheapest one whose
-    expected error is within a factor 1.15 of the smallest. Where an exact simulation is affordable the errors are
-    *measured* too. Draw the plane of all widths and rates with [`plot.regimes`].
+    The sizes of these terms are found once, by solving all limits for a network of this width, 8 neurons at most, and
+    simulating it from 8 random starts; the laws then give the *expected* errors at any width and dimension. The
+    recommended limit is the cheapest one whose expected error is within a factor 1.15 of the smallest. Where an exact
+    simulation is affordable the errors are *measured* too. Draw the plane of all widths and rates with
+    [`plot.regimes`].
 
     It is about starts from which the risk falls at once. Where there is a plateau to leave (a target without linear
     part) runs differ by when they leave it: see [`exit_time`].
@@ -178,6 +187,12 @@ def regimes(
     d, runs = positive_integer(d, "d", minimum=problem.teacher_width + 1), positive_integer(runs, "runs", minimum=2)
     positive_number(alpha, "alpha")
     rate = _number(algorithm.learning_rate)
+    time = rate * alpha / problem.width
+    if not time * _REFERENCE_D / _REFERENCE_RATE <= _MOST_STEPS:
+        raise InvalidInput(
+            f"alpha = {shown(alpha)} was given: a time learning_rate * alpha / p of {time:.3g}, too long to simulate "
+            "the network that errors are found with. Take an earlier end."
+        )
     check_key(key)
     reference_key, start_key, run_key = jax.random.split(key, 3)
     steps = alpha * d / algorithm.batch_size
@@ -208,7 +223,9 @@ def regimes(
 
 def _check(problem: object, algorithm: OnlineSGD) -> None:
     if not isinstance(problem, TwoLayer | MultiIndex):
-        raise InvalidInput(f"{problem!r} was given; regimes are those of two-layer networks, TwoLayer or MultiIndex.")
+        raise InvalidInput(
+            f"{shown(problem)} was given; regimes are those of two-layer networks, TwoLayer or MultiIndex."
+        )
     if problem.normalisation != "mean":
         raise InvalidInput(
             f"normalisation = {problem.normalisation!r} was given; widths are compared at the normalisation 'mean'."
@@ -229,6 +246,16 @@ def _risk(limit, start: State, times) -> Float[np.ndarray, " times"]:
     """The risk of a limit at times = learning_rate * alpha / p."""
     alphas = times * limit.problem.width / _number(limit.algorithm.learning_rate)
     return np.asarray(solve(limit, start, alphas, relative_tolerance=1e-6, absolute_tolerance=1e-8).risk)
+
+
+def _risks(limit, starts: State, times) -> Float[np.ndarray, "starts times"]:
+    """The same from several starts at once."""
+    alphas = times * limit.problem.width / _number(limit.algorithm.learning_rate)
+
+    def risk(start: State):
+        return solve(limit, start, alphas, relative_tolerance=1e-6, absolute_tolerance=1e-8).risk
+
+    return np.asarray(jax.jit(jax.vmap(risk))(starts))
 
 
 def _distances(problem, algorithm, start, d, alpha, runs, key) -> dict[str, Float[np.ndarray, " runs"]]:
@@ -256,7 +283,7 @@ def _distances(problem, algorithm, start, d, alpha, runs, key) -> dict[str, Floa
 
 def _error_scales(problem, algorithm, time: float, key) -> ErrorScales:
     """Each term on its own, from a network that is small enough for every limit and for simulation."""
-    p, d, rate = _REFERENCE_WIDTH, _REFERENCE_D, _REFERENCE_RATE
+    p, d, rate = min(problem.width, _REFERENCE_WIDTH), _REFERENCE_D, _REFERENCE_RATE
     small = problem.resized(p)
     at_rate = functools.partial(_rescaled, algorithm, problem.width, p)
     start_key, run_key = jax.random.split(key)
@@ -265,13 +292,17 @@ def _error_scales(problem, algorithm, time: float, key) -> ErrorScales:
     angles = np.asarray(small.risk(starts) - small.risk(WideState.of(starts)))
     sgd, slow = at_rate(rate), at_rate(_VANISHING)
     times = np.linspace(0.0, time, _TIMES)
-    flow, corrected = (_risk(ode(small, a), start, times) for a in (slow, sgd))
+    some = jax.tree.map(lambda leaf: leaf[:_STARTS], starts)
+    flows, corrections = (_risks(ode(small, a), some, times) for a in (slow, sgd))
+    flow = flows[0]
     wide = _risk(mean_field(small, slow), start, times)
     near = 10 * small.teacher_width + 40
     angled = _risk(mean_field(small, slow, near), start, times)
     density = _risk(mean_field(small, slow, d, infinite_width=True), start, times)
-    simulated = simulate(small, sgd, start, d, times / rate, runs=16, key=run_key)
-    spread = np.abs(np.asarray(simulated.risk) - corrected).max(axis=1).mean()
+    each = jax.tree.map(lambda leaf: leaf.repeat(_RUNS, axis=0), some)
+    simulated = simulate(small, sgd, each, d, times / rate, runs=_STARTS * _RUNS, key=run_key)
+    distances = np.abs(np.asarray(simulated.risk) - corrections.repeat(_RUNS, axis=0)).max(axis=1)
+    spreads = distances.reshape(_STARTS, _RUNS).mean(axis=1)
     noise = rate / sgd.batch_size
 
     def largest(difference) -> float:
@@ -280,12 +311,13 @@ def _error_scales(problem, algorithm, time: float, key) -> ErrorScales:
     return ErrorScales(
         time=time,
         risk=float(flow[0]),
-        fluctuation=float(spread / (noise / d) ** 0.5),
+        fluctuation=float(spreads.mean() / (noise / d) ** 0.5),
         start=float(np.sqrt(np.mean(angles**2)) * p * d**0.5),
-        noise=largest(flow - corrected) / noise,
+        noise=float(np.abs(flows - corrections).max(axis=1).mean()) / noise,
         width=p * largest(wide - flow),
         density=p * largest(density - flow),
         angles=(near - small.teacher_width) * largest(wide - angled),
+        between_starts=float(spreads.std(ddof=1) / spreads.mean()),
     )
 
 
