@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..errors import InvalidInput, nonnegative_number, positive_integer
+from ..errors import InvalidInput, nonnegative_number, positive_integer, shown
 from ..printing import as_call
 from ..problems.base import Moments, Problem
 from ..state import Coordinates, State
@@ -129,6 +129,6 @@ def check_online_sgd(algorithm: object) -> None:
     """An error if this is no one-pass SGD."""
     if not isinstance(algorithm, OnlineSGD):
         raise InvalidInput(
-            f"algorithm = {algorithm!r} was given; pass dimfree.OnlineSGD(learning_rate=...). Algorithms that reuse "
-            "their data are simulated by dimfree.simulate_reused."
+            f"algorithm = {shown(algorithm)} was given; pass dimfree.OnlineSGD(learning_rate=...). Algorithms that "
+            "reuse their data are simulated by dimfree.simulate_reused."
         )

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ..algorithms import OnlineSGD
-from ..errors import InvalidInput, check_key, positive_integer
+from ..errors import InvalidInput, check_key, positive_integer, shown
 from ..problems import TwoLayer
 from ..state import State
 from .exit_times import ExitEstimate, check_threshold
@@ -86,7 +86,7 @@ def overparameterisation_gain(
     learn at that rate; with a stable end the gain is at most $40/(12 + \Delta)$ for $\Delta < 8$.
     """
     if not isinstance(problem, TwoLayer) or bool((problem.readout != problem.readout[0]).any()):
-        raise InvalidInput(f"problem = {problem!r} was given; take a TwoLayer whose readouts are equal.")
+        raise InvalidInput(f"problem = {shown(problem)} was given; take a TwoLayer whose readouts are equal.")
     k = problem.teacher_width
     narrow = problem.resized(k)
     slower = with_rate(algorithm, first_guess(algorithm) * k / problem.width)

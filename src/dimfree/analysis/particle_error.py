@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, check_key, positive_integer
+from ..errors import InvalidInput, check_key, positive_integer, shown
 from ..limits import MeanFieldLimit
 from ..solving import solve
 from ..state import State, WideState
@@ -36,7 +36,7 @@ def particle_error(
     - `resamples`, `key`: number of starts drawn again, and the random key.
     """
     if not isinstance(limit, MeanFieldLimit):
-        raise InvalidInput(f"limit = {limit!r} was given; pass dimfree.mean_field(problem, algorithm, ...).")
+        raise InvalidInput(f"limit = {shown(limit)} was given; pass dimfree.mean_field(problem, algorithm, ...).")
     number = positive_integer(resamples, "resamples", minimum=2)
     particles = limit.start(start)
     check_key(key)

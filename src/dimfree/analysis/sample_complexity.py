@@ -15,6 +15,7 @@ from ..algorithms.online import check_online_sgd
 from ..algorithms.schedules import rate_at
 from ..errors import InvalidInput, check_key, positive_integer
 from ..problems import MultiIndex, Problem, TwoLayer
+from ..problems.base import check_problem
 from ..simulation import simulate
 from ..state import State
 from .exit_times import exits_of, random_starts
@@ -115,6 +116,7 @@ def sample_complexity(
         >>> abs(law.power - 1) < 0.05
         True
     """
+    check_problem(problem)
     cells = [positive_integer(d, "dimensions", minimum=2) for d in dimensions]
     if len(cells) < 2 or any(later <= earlier for earlier, later in itertools.pairwise(cells)):
         raise InvalidInput(f"dimensions = {dimensions} was given; a slope needs at least two, increasing.")

@@ -193,7 +193,7 @@ def _check(problem: Any, algorithm: Any) -> None:
     check_problem(problem)
     if not isinstance(problem, FieldProblem) or problem.clusters is not None:
         raise InvalidInput(
-            f"problem = {problem!r} was given; reused data are simulated for losses of local fields with standard "
+            f"problem = {shown(problem)} was given; reused data are simulated for losses of local fields with standard "
             "Gaussian inputs, such as dimfree.PhaseRetrieval() or dimfree.LocalFields(...)."
         )
     if isinstance(algorithm, OnlineSGD):
@@ -203,7 +203,7 @@ def _check(problem: Any, algorithm: Any) -> None:
         )
     if not isinstance(algorithm, ReusedData):
         raise InvalidInput(
-            f"algorithm = {algorithm!r} was given; pass GradientDescent, MultiPassSGD, PersistentSGD or Langevin."
+            f"algorithm = {shown(algorithm)} was given; pass GradientDescent, MultiPassSGD, PersistentSGD or Langevin."
         )
     if not is_concrete(problem, algorithm):
         raise InvalidInput("problem or algorithm is traced; a simulation on reused data runs outside jit and vmap.")

@@ -4,8 +4,9 @@ import numpy as np
 from jaxtyping import Float
 
 from ..algorithms.reused import PersistentSGD, ReusedData
-from ..errors import InvalidInput
+from ..errors import InvalidInput, real_array, shown
 
+_MOST_STEPS = 10**6
 _FIRST_STEP = 0.02
 _GROWTH = 0.08  # of a step, from one to the next
 _IN_BATCH = 0.8  # longest step, in units of the time over which a batch is correlated
@@ -15,10 +16,16 @@ _FEWEST = 0.02  # of the largest error of a step: what is assumed of one that ha
 
 def given_times(algorithm: ReusedData, time, flow: bool) -> Float[np.ndarray, " times"]:
     """The times that were given or, of an algorithm that is no flow, those of its steps up to the end."""
-    times, rate = np.asarray(time, float), float(algorithm.learning_rate)
+    wanted = "an end, or increasing times, in real numbers of learning_rate x steps"
+    times, rate = np.asarray(real_array(time, "time", wanted)), float(algorithm.learning_rate)
     if not np.isfinite(times).all() or (times.ndim == 0 and times <= 0):
-        raise InvalidInput(f"time = {time} was given; the end must be positive.")
+        raise InvalidInput(f"time = {shown(time)} was given; the end must be positive.")
     if times.ndim == 0:
+        if not float(times) / rate <= _MOST_STEPS:
+            raise InvalidInput(
+                f"time = {shown(time)} was given; that is {float(times) / rate:.3g} steps of the algorithm, whose "
+                f"memory a DMFT keeps: at most {_MOST_STEPS:,}. Take an earlier end."
+            )
         return rate * np.arange(max(1, round(float(times) / rate)) + 1)
     if len(times) < 3 or times[0] != 0 or not (np.diff(times) > 0).all() or (flow and len(times) % 2 == 0):
         raise InvalidInput("time must increase from 0, in an even number of steps.")
