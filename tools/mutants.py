@@ -35,6 +35,7 @@ class Mutant(NamedTuple):
 SQUARE = "tests/test_square.py"
 LAW = "tests/test_exact_in_law.py"
 REFERENCE = "tests/test_reference.py"
+AVERAGES = "tests/gaussian/test_averages.py"
 MUTANTS = (
     # The step of SGD on overlaps.
     Mutant(
@@ -161,8 +162,8 @@ MUTANTS = (
     Mutant(
         "label noise is left out of the second-order term",
         "problems/two_layer.py",
-        "+ self.noise * integrals.slopes(covariance, p)",
-        "+ 0 * integrals.slopes(covariance, p)",
+        "+ self.noise * found.slopes",
+        "+ 0 * found.slopes",
         REFERENCE,
     ),
     # Fluctuations.
@@ -268,6 +269,113 @@ MUTANTS = (
         "believed.append(_extrapolated(times, found[-1][0]))",
         "tests/test_dmft.py",
     ),
+    # Averages to a tolerance.
+    Mutant(
+        "the curvature dropped from Stein's lemma",
+        "gaussian/products.py",
+        "(curvatures @ weights)[:, None] * covariance[:width] + (slopes * weights) @ covariance",
+        "0 * (curvatures @ weights)[:, None] * covariance[:width] + (slopes * weights) @ covariance",
+        f"{AVERAGES}::test_the_drift_of_one_student_by_panels",
+    ),
+    Mutant(
+        "the tabulated output squared after its average",
+        "gaussian/products.py",
+        "last**2 * mean_square",
+        "last**2 * mean**2",
+        f"{AVERAGES}::test_squares_over_tables_are_those_over_points",
+    ),
+    Mutant(
+        "the grid that estimates an error is the grid itself",
+        "gaussian/rules.py",
+        "return jnp.where(replica > 0, 0.5, 0.0)",
+        "return jnp.where(replica > 0, 0.0, 0.0)",
+        f"{AVERAGES}::test_stated_errors_bound_true_ones",
+    ),
+    Mutant(
+        "the spacing of a grid does not follow the fields",
+        "gaussian/grids.py",
+        "frequency, reach = resolution.at(deviations)",
+        "frequency, reach = resolution.at(jnp.ones_like(deviations))",
+        f"{AVERAGES}::test_the_drift_of_one_student_by_panels",
+    ),
+    Mutant(
+        "the left slope of a piecewise linear output with the wrong sign",
+        "gaussian/piecewise_linear.py",
+        "return np.array([self.right, -self.left])",
+        "return np.array([self.right, self.left])",
+        f"{AVERAGES}::test_functions_that_are_linear_on_either_side_of_zero",
+    ),
+    Mutant(
+        "students' activation in place of the teachers'",
+        "gaussian/products.py",
+        "functions = (self.student,) if same else (self.student, self.teacher)",
+        "functions = (self.student,)",
+        f"{AVERAGES}::test_students_and_teachers_with_different_activations",
+    ),
+    # What no test of the fast suite noticed once, and what no mutant had touched.
+    Mutant(
+        "a schedule one step late in exact simulation",
+        "simulation/exact.py",
+        "return algorithm.step(state, moments, 1 / d, alpha), bounded",
+        "return algorithm.step(state, moments, 1 / d, alpha + algorithm.batch_size / d), bounded",
+        f"{LAW}::test_a_steep_schedule_is_that_of_a_loop_by_hand",
+    ),
+    Mutant(
+        "half the covariance of dressed starts",
+        "analysis/exit_times.py",
+        "values, directions = jnp.linalg.eigh(covariance[-1])",
+        "values, directions = jnp.linalg.eigh(0.5 * covariance[-1])",
+        "tests/analysis/test_exit_times.py::test_dressed_starts_have_the_spread_of_the_noise_that_was_collected",
+    ),
+    Mutant(
+        "fields of a cluster without their covariances",
+        "problems/field_problem.py",
+        "return expectation(of_fields, variance * covariance, numbers, field_rule, mean=center)",
+        "return expectation(of_fields, variance * jnp.diag(jnp.diag(covariance)), numbers, field_rule, mean=center)",
+        "tests/test_mixture.py::test_xor_has_the_drift_of_its_22_statistics",
+    ),
+    Mutant(
+        "the response of the DMFT without its diagonal",
+        "limits/dmft.py",
+        "memory = memory.at[at].add(_mean(slope * tangent.own, paths))",
+        "memory = memory.at[at].add(0 * _mean(slope * tangent.own, paths))",
+        "tests/test_dmft.py::test_linear_regression_is_solved_by_its_spectrum",
+    ),
+    Mutant(
+        "noise across the one direction that there is",
+        "problems/spiked_tensor.py",
+        "jnp.where(d > 1, jnp.sqrt(noise) * normals[1], 0.0)",
+        "jnp.sqrt(noise) * normals[1]",
+        "tests/test_spiked_tensor.py::test_in_one_dimension_x_stays_along_v_and_has_the_law_of_numbers",
+    ),
+    Mutant(
+        "the error of a ratio as if the starts were not common",
+        "analysis/uncertainty.py",
+        "return standard_error(above - ratio * below) / abs(float(below.mean()))",
+        "return float(np.hypot(standard_error(above), ratio * standard_error(below)) / abs(below.mean()))",
+        "tests/analysis/test_uncertainty.py",
+    ),
+    Mutant(
+        "axes of a store are not compared with the study",
+        "studies/store.py",
+        "same = arrays.same_axis(name, self._file_of_axis)",
+        "same = True",
+        "tests/studies/test_damage.py::test_a_fault_is_said_or_changes_nothing",
+    ),
+    Mutant(
+        "a chunk of the right size is believed",
+        "studies/store.py",
+        "if written is not None and _digest(content) != written:",
+        'if written is not None and len(content) != written["bytes"]:',
+        "tests/studies/test_damage.py::test_a_fault_is_said_or_changes_nothing",
+    ),
+    Mutant(
+        "any name of the explorer's server is its own",
+        "explorer/guard.py",
+        "allowed = name is not None and (name in names or _is_address(name))",
+        "allowed = name is not None",
+        "tests/explorer/test_serve.py::test_requests_to_another_name_or_by_another_page_are_refused",
+    ),
 )
 
 
@@ -285,7 +393,8 @@ def verdict(mutant: Mutant) -> tuple[str, str]:
         copy = Path(directory) / "tree"
         for part in ("src", "tests", "docs/data", "tools"):
             shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "pyproject.toml", copy)
+        for file in ("pyproject.toml", "conftest.py"):
+            shutil.copy(ROOT / file, copy)
         (copy / "src" / "dimfree" / mutant.file).write_text(library(mutant))
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *mutant.tests.split()]
         python_path = {"PYTHONPATH": str(copy / "src")}
