@@ -97,10 +97,11 @@ def test_grids_give_the_closed_forms(name):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_the_whole_table():
-    """1,000 States of all activations and widths; kinks and many fields only have to say what they reach."""
+    """1,000 States of all smooth activations and widths; at four fields the reference takes seconds for each."""
     rng = np.random.default_rng(2)
-    numbers = {(1, 1): 40, (2, 1): 30, (1, 2): 30, (3, 1): 12, (2, 2): 12}
+    numbers = {(1, 1): 60, (2, 1): 40, (1, 2): 25, (3, 1): 2, (2, 2): 2}
     rows = {}
     for (p, k), number in numbers.items():
         for name in (*SMOOTH, *CLOSED):
@@ -125,7 +126,7 @@ def test_kinks_without_closed_form_say_what_they_reach(kink):
     limit, exact = dimfree.ode(problem, SGD), dimfree.ode(problem, SGD, dimfree.Sobol(2**19, seed=9))
     ratios = [
         float(jnp.abs(limit.coordinates.pack(limit.drift(0.0, s)) - limit.coordinates.pack(exact.drift(0.0, s))).max())
-        / float(limit.expectation_error(s))
+        / max(float(limit.expectation_error(s)), 1e-300)
         for s in states
     ]
     assert np.mean(np.array(ratios) <= 1) >= 0.95  # the reference has an error too

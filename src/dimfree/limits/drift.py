@@ -78,20 +78,23 @@ class MeanLimit(eqx.Module):
         rule = self.rule
         if rule is None:
             return jnp.zeros(())
-        values, *others = (
-            self.coordinates.pack(eqx.tree_at(lambda limit: limit.averaging, self, by).drift(alpha, state))
+        (values, size), *others = (
+            eqx.tree_at(lambda limit: limit.averaging, self, by)._drift_and_size(alpha, state)
             for by in (self.averaging, *self.averaging.replicas(rule))
         )
-        distances = [jnp.max(jnp.abs(other - values)) for other in others]
-        return bound_on_error(distances, rule, self.drift_size(state, alpha))
+        distances = [jnp.max(jnp.abs(other - values)) for other, _ in others]
+        return bound_on_error(distances, rule, size)
 
-    @eqx.filter_jit
     def drift_size(self, state: State, alpha: float = 0.0) -> Float[Array, ""]:
         r"""The size of what is averaged in the drift, to which its tolerance is relative.
 
         It is the drift with $\sqrt{\mathbb{E}[s_i^2] \, \mathbb{E}[u_b^2]}$ in place of $\mathbb{E}[s_i u_b]$: near a
         fixed point averages cancel, and are known no better for it.
         """
+        return self._drift_and_size(alpha, state)[1]
+
+    @eqx.filter_jit
+    def _drift_and_size(self, alpha, state: State) -> tuple[Float[Array, " n"], Float[Array, ""]]:
         state = self.problem.completed(state)
         moments = self.problem.mean_moments(state, self.averaging)
         slopes = jnp.sqrt(jnp.maximum(jnp.diagonal(moments.square), 0.0))[:, None]
@@ -101,7 +104,8 @@ class MeanLimit(eqx.Module):
         square = Moments(nothing, jnp.zeros_like(moments.teacher), moments.square, moments.readout)
         still = State(jnp.zeros_like(state.Q), jnp.zeros_like(state.M), state.P, state.readout)
         parts = [self.coordinates.pack(self._drift(alpha, still, part)) for part in (linear, square)]
-        return sum((jnp.max(jnp.abs(part)) for part in parts), jnp.zeros(()))
+        size = sum((jnp.max(jnp.abs(part)) for part in parts), jnp.zeros(()))
+        return self.coordinates.pack(self._drift(alpha, state, moments)), size
 
 
 def ode(

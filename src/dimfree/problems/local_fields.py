@@ -3,7 +3,9 @@
 from collections.abc import Callable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
@@ -35,6 +37,7 @@ class LocalFields(FieldProblem):
     teacher_width: int = eqx.field(static=True)
     sample_loss: Callable = eqx.field(static=True)
     smooth: bool = eqx.field(static=True)
+    sees_noise: bool = eqx.field(static=True)
     readout: Float[Array, " n"] | None
 
     def __init__(self, loss: Callable, width: int, teacher_width: int, readout: ArrayLike | Array | None = None):
@@ -58,6 +61,12 @@ class LocalFields(FieldProblem):
             arguments=f"student fields ({p},), teacher fields ({k},), a noise number and {readout_words}",
         )
 
+        self.sees_noise = _depends_on_last(of_fields, p + k + 1)
+
+    @property
+    def noise_nodes(self) -> int | None:
+        return None if self.sees_noise else 1
+
     def __repr__(self) -> str:
         return as_call(
             self, loss=self.sample_loss, width=self.width, teacher_width=self.teacher_width, readout=self.readout
@@ -65,3 +74,12 @@ class LocalFields(FieldProblem):
 
     def loss(self, student, teacher, noise, readout, label=None):
         return self.sample_loss(student, teacher, noise, readout)
+
+
+def _depends_on_last(function: Callable, dimension: int) -> bool:
+    """Whether a function of so many numbers depends on the last of them: where not, nobody has to average over it."""
+    points = np.random.default_rng(0).standard_normal((64, dimension))
+    moved = np.concatenate([points[:, :-1], points[:, -1:] + 1.7], axis=1)
+    with jax.ensure_compile_time_eval():
+        one, other = (np.asarray(jax.jit(jax.vmap(function))(at)) for at in (points, moved))
+    return bool((one != other).any())
