@@ -391,6 +391,13 @@ def test_many_fields_by_quasi_monte_carlo():
         assert (one.negative, one.symmetric, one.positive) == (two.negative, two.symmetric, two.positive)
 
 
+def test_hessian_of_a_relu_student_of_another_teacher():
+    """E[relu(u) tanh(v)] is M E[tanh'(v)] / 2: linear in the weights, so that the student's own 1/2 is all there is."""
+    result = hessian(dimfree.TwoLayer(1, 1, "relu", teacher_activation="tanh"), state_of([[0.8, 0.3]], np.eye(1, 2)), 2)
+    np.testing.assert_allclose(spectrum(result), 0.5, atol=result.tolerance)
+    assert result.tolerance < 0.1
+
+
 def test_hessian_of_a_loss_with_kinks_is_right_within_its_tolerance():
     # In closed form for a network; by Sobol points for the same loss as a user's own, whose tolerance covers the error.
     students, teachers = np.array([[0.9, 0.5, 0.0]]), np.eye(1, 3)

@@ -74,7 +74,7 @@ _jitted_derivatives = eqx.filter_jit(weight_derivatives)
 
 def is_relu(problem: Problem) -> bool:
     """Whether the second derivatives at coinciding students and teachers are those of ReLUs, which are known."""
-    return isinstance(problem, TwoLayer) and isinstance(problem.activation.integrals, Relu)
+    return isinstance(problem, TwoLayer) and isinstance(problem.closed_integrals, Relu)
 
 
 def derivative_rule(problem: Problem) -> Rule | Trapezoid | None:
