@@ -204,7 +204,7 @@ def regimes(
         measured = {name: float(sample.mean()) for name, sample in samples.items()}
         errors = {name: float(sample.std(ddof=1) / runs**0.5) for name, sample in samples.items()}
     if scales is None:  # after the runs: where those diverge, this would take long for nothing
-        scales = _error_scales(problem, algorithm, rate * alpha / problem.width, reference_key)
+        scales = _error_scales(problem, algorithm, time, reference_key)
     noise = rate / (problem.width * algorithm.batch_size)
     expected = {name: float(error) for name, error in scales.errors(problem.width, d, noise).items()}
     return RegimeMap(
@@ -242,20 +242,14 @@ def _number(rate: Any) -> float:
     return float(rate)
 
 
-def _risk(limit, start: State, times) -> Float[np.ndarray, " times"]:
-    """The risk of a limit at times = learning_rate * alpha / p."""
-    alphas = times * limit.problem.width / _number(limit.algorithm.learning_rate)
-    return np.asarray(solve(limit, start, alphas, relative_tolerance=1e-6, absolute_tolerance=1e-8).risk)
-
-
-def _risks(limit, starts: State, times) -> Float[np.ndarray, "starts times"]:
-    """The same from several starts at once."""
+def _risk(limit, start: State, times) -> Float[np.ndarray, "*starts times"]:
+    """The risk of a limit at times = learning_rate * alpha / p, from one start or from several along a leading axis."""
     alphas = times * limit.problem.width / _number(limit.algorithm.learning_rate)
 
-    def risk(start: State):
-        return solve(limit, start, alphas, relative_tolerance=1e-6, absolute_tolerance=1e-8).risk
+    def risk(one: State):
+        return solve(limit, one, alphas, relative_tolerance=1e-6, absolute_tolerance=1e-8).risk
 
-    return np.asarray(jax.jit(jax.vmap(risk))(starts))
+    return np.asarray(jax.jit(jax.vmap(risk))(start) if start.M.ndim == 3 else risk(start))
 
 
 def _distances(problem, algorithm, start, d, alpha, runs, key) -> dict[str, Float[np.ndarray, " runs"]]:
@@ -293,7 +287,7 @@ def _error_scales(problem, algorithm, time: float, key) -> ErrorScales:
     sgd, slow = at_rate(rate), at_rate(_VANISHING)
     times = np.linspace(0.0, time, _TIMES)
     some = jax.tree.map(lambda leaf: leaf[:_STARTS], starts)
-    flows, corrections = (_risks(ode(small, a), some, times) for a in (slow, sgd))
+    flows, corrections = (_risk(ode(small, a), some, times) for a in (slow, sgd))
     flow = flows[0]
     wide = _risk(mean_field(small, slow), start, times)
     near = 10 * small.teacher_width + 40

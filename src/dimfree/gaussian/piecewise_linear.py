@@ -34,7 +34,7 @@ class PiecewiseLinear(ActivationIntegrals):
 
     @property
     def _slopes(self) -> Float[np.ndarray, "2"]:
-        return np.array([self.right, self.left])
+        return np.array(self.sides)
 
     def outputs(self, covariance: Float[Array, "fields fields"]) -> Float[Array, "fields fields"]:
         """A sum over signs of the fields."""

@@ -15,7 +15,7 @@ from .factor import psd_factor
 from .grids import Grid, average_over_grid
 from .integrals import ActivationIntegrals, NetworkAverages
 from .resolution import Resolution, activation_resolution, finest
-from .rules import Averaging, Rule, Sobol, Trapezoid, choose_rule, shift_of
+from .rules import Averaging, Rule, Trapezoid, choose_rule, shift_of
 
 _TABLE = 2048  # entries of a table of smoothed outputs
 _STENCIL = 8  # of them that an interpolation takes
@@ -52,12 +52,12 @@ class ProductIntegrals(ActivationIntegrals):
 
     def rule(self, fields: int) -> Rule | Trapezoid:
         """The rule for terms that see so many fields."""
-        return Sobol(2**14) if fields > _MANY else choose_rule(2, self.resolution, self.averaging.tolerance)
+        return choose_rule(fields, None if fields > _MANY else self.resolution, self.averaging.tolerance)
 
     def outputs(self, covariance: Float[Array, "fields fields"]) -> Float[Array, "fields fields"]:
         r"""$\mathbb{E}[g(u_s) g(u_t)]$, over two fields at a time."""
-        pairs = self._pairs(_outputs, covariance)
-        return pairs + pairs.T - jnp.diag(jnp.diag(pairs))
+        upper = self._pairs(_outputs, covariance)
+        return _completed(upper, upper)
 
     def slopes(self, covariance, width):
         return self._stein(covariance, width)[1][:, :width]
@@ -91,10 +91,7 @@ class ProductIntegrals(ActivationIntegrals):
     def _stein(self, covariance, width):
         r"""$\mathbb{E}[g(u_s) g(u_t)]$, $\mathbb{E}[g'(u_i) g'(u_s)]$ and $\mathbb{E}[g''(u_i) g(u_s)]$."""
         outputs, slopes, one, two = self._pairs(_all_products, covariance)
-        diagonal = jnp.eye(covariance.shape[0], dtype=bool)
-        outputs, slopes = (upper + jnp.where(diagonal, 0.0, upper.T) for upper in (outputs, slopes))
-        curvatures = one + jnp.where(diagonal, 0.0, two.T)
-        return outputs, slopes[:width], curvatures[:width]
+        return _completed(outputs, outputs), _completed(slopes, slopes)[:width], _completed(one, two)[:width]
 
     def _pairs(self, products: Callable, covariance):
         """Averages of products of two fields, for all pairs, in the upper triangle of matrices."""
@@ -115,6 +112,11 @@ class ProductIntegrals(ActivationIntegrals):
         found = map_in_batches(pair, (blocks, is_teacher[index].astype(float)))
         empty = jnp.zeros((size, size))
         return jax.tree.map(lambda values: empty.at[rows, columns].set(values), found)
+
+
+def _completed(upper, transposed):
+    """A matrix from its upper triangle, and from that of its transpose."""
+    return upper + jnp.where(np.eye(upper.shape[0], dtype=bool), 0.0, transposed.T)
 
 
 def _gradient(slopes, curvatures, covariance, weights):

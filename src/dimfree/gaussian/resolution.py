@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 # What is looked at: fields of these deviations, out to so many of them.
 _DEVIATIONS = 2.0 ** np.arange(-4, 6)
@@ -129,20 +129,31 @@ def _lines(dimension: int) -> tuple[Float[np.ndarray, "lines dimension"], Float[
     return rng.standard_normal(directions.shape), directions
 
 
+@functools.cache
 def _line() -> Float[np.ndarray, " n"]:
     return np.linspace(-_REACH, _REACH, _POINTS, endpoint=False)
 
 
+@functools.cache
+def _density() -> Float[np.ndarray, " n"]:
+    return np.exp(-0.5 * _line() ** 2)
+
+
+@functools.cache
+def _from_outside() -> Int[np.ndarray, " n"]:
+    """The points of the line, the farthest first."""
+    return np.argsort(-np.abs(_line()))
+
+
 def _weighted(values: Float[np.ndarray, "*lines n"]) -> Float[np.ndarray, "*lines n"]:
     """Times the normal density, where the function is finite."""
-    return np.where(np.isfinite(values), values, 0.0) * np.exp(-0.5 * _line() ** 2)
+    return np.where(np.isfinite(values), values, 0.0) * _density()
 
 
 def _resolved(functions: list[Float[np.ndarray, " n"]], tolerance: float) -> tuple[float, float]:
     """The frequency, and the distance, beyond which the functions have less than the tolerance, of their mean size."""
     frequencies = 2 * np.pi * np.fft.rfftfreq(_POINTS, 2 * _REACH / _POINTS)
-    distances = np.abs(_line())
-    order = np.argsort(-distances)
+    order = _from_outside()
     highest = farthest = np.sqrt(2 * np.log(1 / tolerance))  # those of the density itself
     for values in functions:
         weighted = _weighted(values)
@@ -152,5 +163,5 @@ def _resolved(functions: list[Float[np.ndarray, " n"]], tolerance: float) -> tup
         within = np.flatnonzero(np.abs(np.fft.rfft(weighted)) > least)
         highest = max(highest, frequencies[within[-1]] if len(within) else 0.0)
         beyond = np.cumsum(np.abs(weighted)[order])
-        farthest = max(farthest, distances[order][np.searchsorted(beyond, _ENDS / _MARGIN * least)])
+        farthest = max(farthest, abs(_line()[order[np.searchsorted(beyond, _ENDS / _MARGIN * least)]]))
     return float(min(highest, _LARGEST)), float(farthest)

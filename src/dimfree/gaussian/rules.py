@@ -1,6 +1,8 @@
 """Quadrature rules for expectations over standard normals."""
 
 import functools
+from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -137,6 +139,24 @@ class Averaging(eqx.Module):
             return [Averaging(self.tolerance, self.rule.fewer())]
         number = SCRAMBLINGS if isinstance(rule, Sobol) else 1
         return [Averaging(self.tolerance, self.rule, jnp.asarray(i, jnp.int32)) for i in range(1, number + 1)]
+
+    def accuracy(self, rule: object, average: Callable[["Averaging"], tuple[Array, Array]]) -> "Accuracy":
+        """How good averages are that go by such a rule.
+
+        **Arguments:**
+
+        - `average`: the averages, and the size of what is averaged, taken in a given way.
+        """
+        (values, size), *others = (average(by) for by in (self, *self.replicas(rule)))
+        distances = [jnp.max(jnp.abs(other - values)) for other, _ in others]
+        return Accuracy(bound_on_error(distances, rule, size), size)
+
+
+class Accuracy(NamedTuple):
+    """A bound on the error of averages, the largest of all entries, and the size of what is averaged."""
+
+    error: Float[Array, ""]
+    size: Float[Array, ""]
 
 
 def shift_of(replica: Int[Array, ""]) -> Float[Array, ""]:

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from ..algorithms import OnlineSGD
 from ..errors import is_concrete, require
-from ..gaussian.rules import TOLERANCE, Rule, Trapezoid, bound_on_error
+from ..gaussian.rules import TOLERANCE, Accuracy, Averaging, Rule, Trapezoid
 from ..problems import Moments, Problem
 from ..state import Coordinates, State
 from .drift import MeanLimit, ode
@@ -70,21 +70,18 @@ class _Fluctuating(eqx.Module):
         rule, fields = self.covariance_rule, self.problem.width + self.problem.teacher_width
         return "closed form" if rule is None else rule.words(fields)
 
-    def covariance_size(self, state: State, alpha: float = 0.0) -> Float[Array, ""]:
-        """The largest entry of the covariance, to which its tolerance is relative."""
-        return jnp.max(jnp.abs(self.covariance(alpha, state)))
-
     def covariance_error(self, state: State, alpha: float = 0.0) -> Float[Array, ""]:
         """Estimated error of the covariance at this State from the quadrature: largest entry; zero for closed forms."""
-        rule, by = self.covariance_rule, self.mean.averaging
-        if rule is None:
-            return jnp.zeros(())
-        values, *others = (
-            eqx.tree_at(lambda limit: limit.mean.averaging, self, each).covariance(alpha, state).reshape(-1)
-            for each in (by, *by.replicas(rule))
-        )
-        distances = [jnp.max(jnp.abs(other - values)) for other in others]
-        return bound_on_error(distances, rule, jnp.max(jnp.abs(values)))
+        return jnp.zeros(()) if self.covariance_rule is None else self.covariance_accuracy(state, alpha).error
+
+    def covariance_accuracy(self, state: State, alpha: float = 0.0) -> Accuracy:
+        """`covariance_error`, and the largest entry of the covariance, to which its tolerance is relative."""
+
+        def average(by: Averaging):
+            values = eqx.tree_at(lambda limit: limit.mean.averaging, self, by).covariance(alpha, state)
+            return values, jnp.max(jnp.abs(values))
+
+        return self.mean.averaging.accuracy(self.covariance_rule, average)
 
     def covariance(self, alpha: Float[Array, ""] | float, state: State) -> Float[Array, "n n"]:
         """Covariance of the coordinates gained per unit of alpha."""

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 from ..algorithms import OnlineSGD
 from ..algorithms.online import check_online_sgd
 from ..errors import InvalidInput, shown
-from ..gaussian.rules import TOLERANCE, Averaging, Rule, Trapezoid, averaging, bound_on_error
+from ..gaussian.rules import TOLERANCE, Accuracy, Averaging, Rule, Trapezoid, averaging
 from ..problems import FieldProblem, Moments, Problem
 from ..problems.base import check_problem
 from ..state import Coordinates, State
@@ -75,15 +75,15 @@ class MeanLimit(eqx.Module):
         It bounds the error in all but one of a hundred States, by averages taken otherwise: on a grid half a
         spacing away, over points scrambled anew.
         """
-        rule = self.rule
-        if rule is None:
-            return jnp.zeros(())
-        (values, size), *others = (
-            eqx.tree_at(lambda limit: limit.averaging, self, by)._drift_and_size(alpha, state)
-            for by in (self.averaging, *self.averaging.replicas(rule))
-        )
-        distances = [jnp.max(jnp.abs(other - values)) for other, _ in others]
-        return bound_on_error(distances, rule, size)
+        return jnp.zeros(()) if self.is_closed_form else self.accuracy(state, alpha).error
+
+    def accuracy(self, state: State, alpha: float = 0.0) -> Accuracy:
+        """`expectation_error` and `drift_size` at once, where there is a quadrature."""
+
+        def average(by: Averaging):
+            return eqx.tree_at(lambda limit: limit.averaging, self, by)._drift_and_size(alpha, state)
+
+        return self.averaging.accuracy(self.rule, average)
 
     def drift_size(self, state: State, alpha: float = 0.0) -> Float[Array, ""]:
         r"""The size of what is averaged in the drift, to which its tolerance is relative.

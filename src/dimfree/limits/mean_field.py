@@ -9,7 +9,7 @@ from ..algorithms import OnlineSGD
 from ..algorithms.online import check_online_sgd
 from ..errors import InvalidInput, is_concrete, require
 from ..gaussian.half_range import HalfRange
-from ..gaussian.rules import TOLERANCE, Averaging, Rule, Trapezoid, averaging, bound_on_error
+from ..gaussian.rules import TOLERANCE, Accuracy, Averaging, Rule, Trapezoid, averaging
 from ..problems import Moments, MultiIndex, TwoLayer
 from ..problems.base import check_problem
 from ..problems.wide import NeuronMoments, neuron_moments, teacher_rule
@@ -94,18 +94,19 @@ class MeanFieldLimit(eqx.Module):
         """The drift on the coordinates, for a solver."""
         return self.coordinates.pack(self.drift(alpha, self.coordinates.unpack(vector, like)))
 
-    def drift_size(self, state: WideState, alpha: float = 0.0) -> Float[Array, ""]:
-        """The largest entry of the drift, to which its tolerance is relative."""
-        return jnp.max(jnp.abs(self.coordinates.pack(self.drift(alpha, state))))
-
     def expectation_error(self, state: WideState, alpha: float = 0.0) -> Float[Array, ""]:
         """Estimated error of the drift at this WideState from the quadrature: largest entry, as for [`ode`]."""
-        values, *others = (
-            self.coordinates.pack(eqx.tree_at(lambda limit: limit.averaging, self, by).drift(alpha, state))
-            for by in (self.averaging, *self.averaging.replicas(self.rule))
-        )
-        distances = [jnp.max(jnp.abs(other - values)) for other in others]
-        return bound_on_error(distances, self.rule, jnp.max(jnp.abs(values)))
+        return self.accuracy(state, alpha).error
+
+    def accuracy(self, state: WideState, alpha: float = 0.0) -> Accuracy:
+        """`expectation_error`, and the largest entry of the drift, to which its tolerance is relative."""
+
+        def average(by: Averaging):
+            drift = eqx.tree_at(lambda limit: limit.averaging, self, by).drift(alpha, state)
+            values = self.coordinates.pack(drift)
+            return values, jnp.max(jnp.abs(values))
+
+        return self.averaging.accuracy(self.rule, average)
 
 
 def mean_field(

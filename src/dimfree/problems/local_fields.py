@@ -60,7 +60,6 @@ class LocalFields(FieldProblem):
             name="loss",
             arguments=f"student fields ({p},), teacher fields ({k},), a noise number and {readout_words}",
         )
-
         self.sees_noise = _depends_on_last(of_fields, p + k + 1)
 
     @property

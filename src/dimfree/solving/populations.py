@@ -48,8 +48,8 @@ class DMFTSolution:
     - `trajectory`: State and training loss over time, a run for each population.
     - `mean`: the State over time, extrapolated to vanishing steps where a flow was solved; `training_loss` likewise.
     - `standard_error`: of M, Q and the training loss in `mean`, by their names, from the spread between populations:
-      from four of them it is itself uncertain by 40%, from twelve by 20%. In one population of ten the noise of its own
-      averages grows, which its training loss shows first, and all of them are a little high for being finite: the
+      from four of them it is itself uncertain by 40%, from twelve by 20%. In some populations the noise of their own
+      averages grows, which their training loss shows first, and all of them are a little high for being finite: the
       training loss is the median over populations, and its error twice that of the spread of those in the middle.
     - `step_correction`: what the extrapolation added to M, Q and the training loss, by their names.
     - `correlation`: C(t, t') of the weights, shape `(times, times)`.

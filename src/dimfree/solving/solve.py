@@ -263,21 +263,23 @@ def _mean_of(limit: Limit) -> MeanLimit:
 def _averages(limit: Limit | MeanFieldLimit, start: Any, states: Any) -> dict[str, str]:
     """How the averages of drift and covariance are taken and, where that is not exact, how good they were."""
     mean: Any = limit if isinstance(limit, MeanFieldLimit) else _mean_of(limit)
-    tolerance = mean.averaging.tolerance
-    found: dict[str, tuple[str, Any, Callable, Callable, float]] = {
-        "drift": (mean.expectation, mean.rule, mean.expectation_error, mean.drift_size, tolerance)
-    }
+    found = {"drift": (mean.expectation, mean.rule, mean.accuracy, mean.averaging)}
     if isinstance(limit, DiffusionLimit | LinearNoiseLimit):
-        loosened = mean.averaging.loosened().tolerance
-        how = (limit.covariance_expectation, limit.covariance_rule, limit.covariance_error, limit.covariance_size)
-        found["covariance"] = (*how, loosened)
+        loosened = mean.averaging.loosened()
+        found["covariance"] = (
+            limit.covariance_expectation,
+            limit.covariance_rule,
+            limit.covariance_accuracy,
+            loosened,
+        )
     words = {}
     visited = _visited(limit, start, states) if is_concrete((limit, start, states)) else []
-    for name, (how, rule, error, size, asked) in found.items():
-        words[name] = how
+    for name, (how, rule, accuracy, averaging) in found.items():
+        words[name], asked = how, averaging.tolerance
         if rule is not None and visited:
             with jax.ensure_compile_time_eval():
-                largest = max(float(error(state)) / max(float(size(state)), 1e-300) for state in visited)
+                reached = [accuracy(state) for state in visited]
+            largest = max(float(error) / max(float(size), 1e-300) for error, size in reached)
             words[name] += f"; relative error at most {largest:.1e} in {len(visited)} States along the way"
             if largest > asked and mean.averaging.rule is None:
                 words[name] += f", more than the tolerance {asked:g}"
