@@ -245,6 +245,19 @@ def test_students_and_teachers_with_different_activations():
     assert dimfree.check(problem, dimfree.OnlineSGD(0.2), dimensions=(100, 1600), runs=64).agrees
 
 
+def test_noise_is_averaged_over_where_a_loss_takes_it_however_rarely():
+    """A label that flips where the noise exceeds 4: seen at no point that one would try."""
+
+    def flipped(student, teacher, noise, readout):
+        return 0.5 * (student[0] - jnp.where(noise > 4, -1, 1) * teacher[0]) ** 2
+
+    def plain(student, teacher, noise, readout):
+        return 0.5 * (student[0] - teacher[0]) ** 2
+
+    assert dimfree.LocalFields(flipped, 1, 1).noise_nodes is None
+    assert dimfree.LocalFields(plain, 1, 1).noise_nodes == 1
+
+
 def test_names_of_activations_in_any_case():
     assert as_activation("ReLU") is as_activation("relu")
     assert as_activation("He3") is as_activation("he3")
