@@ -1,6 +1,7 @@
 """The simulation without vectors has the law of SGD on the vectors, at every d."""
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import scipy.stats
 
 import cases
 import dimfree
+import dimfree.algorithms
 from dimfree.gaussian.chi_square import chi_square
 
 FALSE_ALARM = 1e-4  # for the whole table
@@ -30,6 +32,24 @@ class LawCase:
     rate: float = 0.3
     alpha: float = 2.0
     runs: int = 3000
+    memory: Callable[..., dimfree.algorithms.OnlineAlgorithm] = dimfree.OnlineSGD
+
+
+def momentum(rate, *options, **others) -> dimfree.Momentum:
+    """Of order d, with about as much of it as of the gradient itself."""
+    return dimfree.Momentum(rate, 2 * rate, 2.0, *options, **others)
+
+
+def both(*options, **others) -> dimfree.Averaged:
+    return dimfree.Averaged(momentum(*options, **others), 3.0)
+
+
+def average(*options, **others) -> dimfree.WeightDecay:
+    return dimfree.WeightDecay(dimfree.Averaged(dimfree.OnlineSGD(*options, **others), 3.0), 0.4)
+
+
+def heavy_ball(rate, *options, **others) -> dimfree.HeavyBall:
+    return dimfree.HeavyBall(rate / 2, 0.6, *options, **others)
 
 
 XOR = dimfree.Mixture.xor(3, 2.0, readout=[1.0, -0.7, 0.4])
@@ -40,7 +60,20 @@ TABLE = [
     LawCase("sphere", 20, network(2, 1, "square"), sphere=True, rate=0.3),
     LawCase("batch", 20, network(2, 2, "erf"), batch_size=8, rate=4.0, alpha=4.0),
     LawCase("more fields than dimensions", 9, network(7, 4, "erf"), rate=4.0, runs=1000),
+    LawCase("momentum and average", 20, network(2, 1, "square"), rate=0.2, memory=both),
+    LawCase("more vectors than dimensions", 9, network(3, 2, "erf"), rate=2.0, runs=1000, memory=both),
     LawCase("XOR mixture", 20, XOR, trained=True, rate=1.5),
+    LawCase(
+        "momentum, batch", 100, network(2, 1, "erf"), batch_size=7, rate=4.0, alpha=3.0, runs=2000, memory=momentum
+    ),
+    LawCase("momentum on the sphere", 20, network(2, 1, "square"), sphere=True, rate=0.2, memory=momentum),
+    LawCase("average, d = 300", 300, network(2, 2, "erf"), rate=3.0, runs=1500, alpha=1.0, memory=average),
+    LawCase("both, batch, d = 300", 300, network(1, 1, "tanh"), batch_size=7, rate=2.0, runs=1500, memory=both),
+    LawCase("momentum, XOR mixture", 20, XOR, trained=True, rate=1.0, memory=momentum),
+    LawCase("both, few dimensions, batch", 6, network(2, 1, "erf"), batch_size=7, rate=2.0, alpha=7.0, memory=both),
+    LawCase("both, spiked tensor", 20, dimfree.SpikedTensor(3, 2.0), rate=0.1, alpha=1.0, memory=both),
+    LawCase("heavy ball", 20, network(2, 1, "square"), rate=0.3, memory=heavy_ball),
+    LawCase("heavy ball, batch", 100, network(2, 1, "erf"), batch_size=7, rate=3.0, runs=2000, memory=heavy_ball),
     LawCase("spiked tensor of order 3", 20, dimfree.SpikedTensor(3, 2.0), rate=0.2, alpha=1.0),
     LawCase("trained readout", 20, network(3, 1, "erf"), trained=True, rate=3.0),
     LawCase("relu", 100, network(2, 2, "relu"), sphere=True, rate=1.0, runs=2000),
@@ -55,15 +88,14 @@ TABLE = [
     LawCase("spiked matrix, batch", 30, dimfree.SpikedTensor(2, 2.0), batch_size=4, rate=0.5, alpha=2.0),
     LawCase("spiked tensor of order 4, sphere", 30, dimfree.SpikedTensor(4, 1.0), sphere=True, rate=0.05, alpha=1.0),
 ]
-QUICK = 4  # the first rows run always, the others in the slow suite
+QUICK = 6  # the first rows run always, the others in the slow suite
 
 
 def two_samples(case: LawCase):
     """All entries of the State at three times, and exit times, by both methods."""
     problem = case.problem
-    algorithm = dimfree.OnlineSGD(
-        case.rate, case.batch_size, case.sphere, ridge=0.1, readout_rate=0.5 * case.rate if case.trained else None
-    )
+    trained = 0.5 * case.rate if case.trained else None
+    algorithm = case.memory(case.rate, batch_size=case.batch_size, sphere=case.sphere, ridge=0.1, readout_rate=trained)
     fields = problem.width + problem.teacher_width
     start = dimfree.random_state(problem, d=min(case.d, fields + 2), key=jax.random.key(5))
     step = case.batch_size / case.d

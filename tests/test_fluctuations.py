@@ -31,6 +31,23 @@ CASES = {
     ),
     "spiked matrix": (dimfree.SpikedTensor(2, 2.0), dimfree.OnlineSGD(0.5, ridge=0.1), 0.4),
     "spiked tensor of order 3, batch": (dimfree.SpikedTensor(3, 2.0), dimfree.OnlineSGD(0.2, batch_size=2), 0.5),
+    "momentum": (dimfree.TwoLayer(1, 1, "erf", noise=0.2), dimfree.Momentum(1.0, 2.0, 2.0, ridge=0.1), 2.0),
+    "momentum and average": (
+        dimfree.PhaseRetrieval(1, 0.3),
+        dimfree.Averaged(dimfree.Momentum(0.05, 0.1, 2.0, batch_size=2), 2.0),
+        2.0,
+    ),
+    "momentum on the sphere": (
+        dimfree.TwoLayer(2, 1, "tanh", noise=0.2),
+        dimfree.Momentum(1.0, 2.0, 2.0, sphere=True),
+        1.0,
+    ),
+    "momentum, binary mixture": (
+        dimfree.Mixture.binary(1, 1.0),
+        dimfree.Momentum(1.0, 2.0, 2.0, readout_rate=1.0),
+        0.5,
+    ),
+    "momentum, spiked matrix": (dimfree.SpikedTensor(2, 2.0), dimfree.Momentum(0.3, 0.3, 1.0), 0.4),
     "spiked tensor of order 4": (dimfree.SpikedTensor(4, 1.0), dimfree.OnlineSGD(0.05), 0.5),
 }
 
@@ -54,7 +71,7 @@ def test_empirical_variance_is_the_linear_noise_prediction(name):
     np.testing.assert_allclose(empirical / scale, predicted / scale, atol=0.05)
 
 
-@pytest.mark.parametrize("name", ["phase retrieval, free", "spiked tensor of order 3, batch"])
+@pytest.mark.parametrize("name", ["phase retrieval, free", "spiked tensor of order 3, batch", "momentum"])
 def test_variances_are_predicted_within_a_twelfth(name):
     """The same at d = 400, with fewer runs: standard error 1.6%, bias of order 1/d; a false alarm once in 10^4."""
     ratio, _, _ = variance_ratio(*CASES[name], d=400, runs=8_000)

@@ -134,7 +134,7 @@ def test_three_classes_learn_and_are_told_apart():
     assert float(learned.risk[0]) == pytest.approx(np.log(3), abs=0.2)
     assert float(learned.risk[-1]) < 0.05
     M = np.asarray(learned.final.M)
-    outputs = np.asarray(learned.final.readout).reshape(3, 3) @ np.tanh(M @ np.asarray(problem.clusters.means).T)
+    outputs = np.asarray(learned.final.readout).reshape(3, 3) @ np.tanh(M @ np.asarray(problem.inputs.means).T)
     assert np.array_equal(outputs.argmax(axis=0), [0, 1, 2])
 
 

@@ -36,41 +36,42 @@ SQUARE = "tests/test_square.py"
 LAW = "tests/test_exact_in_law.py"
 REFERENCE = "tests/test_reference.py"
 AVERAGES = "tests/gaussian/test_averages.py"
+MEMORY = "tests/test_memory.py"
 MUTANTS = (
-    # The step of SGD on overlaps.
+    # A step on overlaps.
     Mutant(
-        "the sign of the gradient in M",
-        "algorithms/online.py",
-        "M = keep * state.M - inverse_d * rate * moments.teacher",
-        "M = keep * state.M + inverse_d * rate * moments.teacher",
+        "the sign of the gradient",
+        "algorithms/moves.py",
+        "total = total + inverse_d * self.pull[one] * along",
+        "total = total - inverse_d * self.pull[one] * along",
         LAW,
     ),
     Mutant(
-        "no term of second order in Q",
-        "algorithms/online.py",
-        "+ inverse_d * rate**2 * moments.square",
-        "+ 0 * inverse_d * rate**2 * moments.square",
+        "no term of second order",
+        "algorithms/moves.py",
+        "total = total + inverse_d * self.pull[one] * self.pull[other] * moments.square",
+        "total = total + 0 * inverse_d * self.pull[one] * self.pull[other] * moments.square",
         LAW,
     ),
     Mutant(
         "the term of second order halved",
-        "algorithms/online.py",
-        "+ inverse_d * rate**2 * moments.square",
-        "+ inverse_d * 0.5 * rate**2 * moments.square",
+        "algorithms/moves.py",
+        "total = total + inverse_d * self.pull[one] * self.pull[other] * moments.square",
+        "total = total + 0.5 * inverse_d * self.pull[one] * self.pull[other] * moments.square",
         LAW,
     ),
     Mutant(
         "the ridge acts on Q once instead of twice",
-        "algorithms/online.py",
-        "keep**2 * state.Q",
-        "keep * state.Q",
+        "algorithms/moves.py",
+        "a * b * state.blocks_of(first, second)",
+        "(b if one == other else a * b) * state.blocks_of(first, second)",
         f"{LAW} tests/test_invariances.py {SQUARE}",
     ),
     Mutant(
         "the sphere leaves M as it is",
-        "algorithms/online.py",
-        "M = M / norms[:, None]",
-        "M = M / 1.0",
+        "algorithms/moves.py",
+        "blocks = blocks / norms[:, None] if pair[0] == family else blocks",
+        "blocks = blocks / norms[:, None] if pair == (family, family) else blocks",
         LAW,
     ),
     Mutant(
@@ -111,9 +112,9 @@ MUTANTS = (
     ),
     Mutant(
         "clusters have no mean in the simulation",
-        "problems/field_problem.py",
-        "seen = scale * seen + clusters.means[draws.cluster] @ factor[:k]",
-        "seen = scale * seen",
+        "problems/inputs.py",
+        "return jnp.sqrt(self.spread)[component][:, None] * normals + self.means[component] @ teachers",
+        "return jnp.sqrt(self.spread)[component][:, None] * normals",
         f"{SQUARE} {LAW}",
     ),
     Mutant(
@@ -344,8 +345,8 @@ MUTANTS = (
     Mutant(
         "noise across the one direction that there is",
         "problems/spiked_tensor.py",
-        "jnp.where(d > 1, jnp.sqrt(noise) * normals[1], 0.0)",
-        "jnp.sqrt(noise) * normals[1]",
+        "normals = jnp.where(in_use | (jnp.cumsum(~in_use) <= room), jnp.mean(draws.normals, axis=0), 0.0)",
+        "normals = jnp.mean(draws.normals, axis=0)",
         "tests/test_spiked_tensor.py::test_in_one_dimension_x_stays_along_v_and_has_the_law_of_numbers",
     ),
     Mutant(
@@ -375,6 +376,49 @@ MUTANTS = (
         "allowed = name is not None and (name in names or _is_address(name))",
         "allowed = name is not None",
         "tests/explorer/test_serve.py::test_requests_to_another_name_or_by_another_page_are_refused",
+    ),
+    # Algorithms with vectors of their own.
+    Mutant(
+        "no term of second order between weights and momentum",
+        "algorithms/moves.py",
+        "if one in self.pull and other in self.pull:",
+        "if one == other and one in self.pull:",
+        f"{MEMORY}::test_one_step_is_that_of_the_vectors {MEMORY}::test_momentum_against_a_loop_in_numpy",
+    ),
+    Mutant(
+        "the momentum pushes the weights uphill",
+        "algorithms/memory.py",
+        "(STUDENTS, MOMENTUM): -rate_at(self.momentum_rate, alpha)",
+        "(STUDENTS, MOMENTUM): rate_at(self.momentum_rate, alpha)",
+        f"{MEMORY}::test_momentum_against_a_loop_in_numpy",
+    ),
+    Mutant(
+        "the momentum does not see the ridge",
+        "algorithms/memory.py",
+        "            (MOMENTUM, STUDENTS): self.ridge,\n",
+        "",
+        f"{MEMORY}::test_momentum_against_a_loop_in_numpy",
+    ),
+    Mutant(
+        "a fixed momentum is SGD at its own rate",
+        "algorithms/memory.py",
+        "rate / kept",
+        "rate",
+        f"{MEMORY}::test_heavy_ball_becomes_sgd_at_a_larger_rate",
+    ),
+    Mutant(
+        "no fluctuations of what the loss does not see",
+        "limits/diffusion.py",
+        "return covariance + unseen.covariance(",
+        "return covariance + 0 * unseen.covariance(",
+        "tests/test_fluctuations.py -k momentum",
+    ),
+    Mutant(
+        "a step that jumps is differentiated",
+        "algorithms/online.py",
+        "if self.move(jnp.zeros(())).jump:",
+        "if False:",
+        f"{MEMORY}::test_a_step_that_is_not_the_identity_is_refused",
     ),
 )
 

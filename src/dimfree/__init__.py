@@ -43,7 +43,18 @@ _switch_to_double_precision()
 
 if TYPE_CHECKING:
     from . import plot, quadratic
-    from .algorithms import GradientDescent, Langevin, MultiPassSGD, OnlineSGD, PersistentSGD, PiecewiseLinear
+    from .algorithms import (
+        Averaged,
+        GradientDescent,
+        HeavyBall,
+        Langevin,
+        Momentum,
+        MultiPassSGD,
+        OnlineSGD,
+        PersistentSGD,
+        PiecewiseLinear,
+        WeightDecay,
+    )
     from .analysis import (
         BestLearningRate,
         ExitTime,
@@ -103,6 +114,10 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "Problem",
     "OnlineSGD",
     "PiecewiseLinear",
+    "Momentum",
+    "HeavyBall",
+    "Averaged",
+    "WeightDecay",
     "GradientDescent",
     "MultiPassSGD",
     "PersistentSGD",
@@ -177,12 +192,16 @@ _HOMES = {
         "TwoLayer",
     ),
     "algorithms": (
+        "Averaged",
         "GradientDescent",
+        "HeavyBall",
         "Langevin",
+        "Momentum",
         "MultiPassSGD",
         "OnlineSGD",
         "PersistentSGD",
         "PiecewiseLinear",
+        "WeightDecay",
     ),
     "analysis": (
         "BestLearningRate",

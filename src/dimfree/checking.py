@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from .algorithms import OnlineSGD
+from .algorithms.online import OnlineAlgorithm
 from .algorithms.schedules import Schedule
 from .analysis.uncertainty import log_median
 from .errors import InvalidInput, positive_integer, positive_number, shown
@@ -30,11 +30,11 @@ class CheckResult:
 
     **Attributes:**
 
-    - `agrees`: whether the distance between simulation and limit falls as d^-1/2, for Q, M and the readout each, and
-      the drift at the start is that of single steps of SGD.
+    - `agrees`: whether the distance between simulation and limit falls as d^-1/2, for Q, M, the readout and overlaps
+      of an algorithm's own vectors each, and the drift at the start is that of single steps of SGD.
     - `slope`, `slope_error`: slope of log distance in log d, for all entries of the State together, and its standard
       error.
-    - `slopes`: the same for Q, M and the readout apart.
+    - `slopes`: the same for each of these apart.
     - `dimensions`, `distances`: typical (median over runs) largest distance up to the last alpha, for each d;
       `distance_errors`: their standard errors, relative.
     - `diverged`: fraction of runs that diverged, for each d.
@@ -105,7 +105,7 @@ class CheckResult:
 
 def check(
     problem: Problem,
-    algorithm: OnlineSGD,
+    algorithm: OnlineAlgorithm,
     *,
     limit: MeanLimit | None = None,
     start: State | None = None,
@@ -154,8 +154,9 @@ def check(
             f"The limit does not move from its start up to alpha = {alpha:g}: there is nothing to compare. Give a "
             f"learning rate that is not zero (it is {algorithm.learning_rate}), or another start."
         )
-    moving = {"Q": not (algorithm.sphere and problem.width == 1), "M": True, "readout": limit.coordinates.readout_size}
-    names = [name for name, moves in moving.items() if moves]
+    of_label = np.array([label.split("[")[0] for label in limit.coordinates.labels])
+    names = list(dict.fromkeys(of_label.tolist()))
+    path = np.asarray(limit.coordinates.pack(theory.state))
     distances: dict[str, list[float]] = {name: [] for name in ("all", *names)}
     diverged, errors = [], []
     for index, d in enumerate(dimensions):
@@ -167,10 +168,10 @@ def check(
                 f"All {runs} runs diverged at d = {d}: there is nothing to compare. Take a smaller learning rate, a "
                 "smaller alpha or larger dimensions."
             )
+        distance = np.abs(np.asarray(limit.coordinates.pack(simulated.state)) - path).max(axis=1)
         sup = {}
         for name in names:
-            entry, path = np.asarray(getattr(simulated.state, name)), np.asarray(getattr(theory.state, name))
-            sup[name] = np.abs(entry - path).reshape(runs, -1).max(axis=1)
+            sup[name] = distance[:, of_label == name].max(axis=1)
             distances[name].append(float(np.median(sup[name][completed])))
         largest = np.max(list(sup.values()), axis=0)[completed]
         distances["all"].append(float(np.median(largest)))
@@ -213,7 +214,7 @@ def _compare_drift(limit: MeanLimit, start: State, runs: int):
     batch_size, coordinates = limit.algorithm.batch_size, limit.coordinates
     key = jax.random.key(3)
     moved = simulate(limit.problem, limit.algorithm, start, d, steps * batch_size / d, runs=runs, key=key).final
-    start = limit.problem.completed(start)
+    start = limit.algorithm.begin(limit.problem.completed(start))
     changes = np.asarray(coordinates.pack(moved) - coordinates.pack(start)) * d / (batch_size * steps[-1])
     mean, error = changes.mean(axis=0), changes.std(axis=0) / runs**0.5
     drift = np.asarray(coordinates.pack(limit.drift(0.0, start)))

@@ -1,6 +1,7 @@
 """The State: the order parameters that SGD in high dimension is seen through."""
 
 import functools
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,13 +9,19 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from .errors import InvalidInput, check_finite, check_precision, is_concrete, real_array, require
+from .errors import InvalidInput, check_finite, check_precision, is_concrete, real_array, require, shown
+
+STUDENTS, TEACHERS = "students", "teachers"
+Pair = tuple[str, str]  # of families of vectors
 
 
 class State(eqx.Module):
-    r"""The overlaps of student and teacher weights, and the readout where it is trained.
+    r"""The overlaps of all vectors that take part, and the readout where it is trained.
 
     $$ Q = W W^\top / d, \qquad M = W W_*^\top / d, \qquad P = W_* W_*^\top / d. $$
+
+    An algorithm with a memory has vectors of its own beside the students and teachers, such as a momentum. They start
+    where the algorithm says, so that nobody has to write them; in a result they are there, by name (`overlap`).
 
     **Arguments:**
 
@@ -25,15 +32,18 @@ class State(eqx.Module):
 
     Leading axes (runs, times) are allowed, the same for all entries.
 
+    **Attributes:**
+
+    - `overlaps`: of each pair of families of vectors, shape `(blocks, rows of the one, rows of the other)` after the
+      leading axes, with an entry for each block of the inputs' spectrum (one where they are isotropic).
+
     ??? example
         >>> import dimfree
         >>> dimfree.State(Q=[[1.0]], M=[[0.1]]).P.shape
         (1, 1)
     """
 
-    Q: Float[Array, "*batch p p"]
-    M: Float[Array, "*batch p k"]
-    P: Float[Array, "*batch k k"]
+    overlaps: dict[Pair, Float[Array, "*batch blocks _ _"]]
     readout: Float[Array, "*batch n"] | None
 
     def __init__(
@@ -55,25 +65,87 @@ class State(eqx.Module):
         P = jnp.broadcast_to(jnp.eye(k), (*M.shape[:-2], k, k)) if P is None else jnp.asarray(real_array(P, "P"))
         if P.shape != (*M.shape[:-2], k, k):
             raise InvalidInput(f"P has shape {P.shape}; with M of shape {M.shape} it must be {(*M.shape[:-2], k, k)}.")
-        self.Q, self.M, self.P = Q, M, P
+        pairs = {(STUDENTS, STUDENTS): Q, (STUDENTS, TEACHERS): M, (TEACHERS, TEACHERS): P}
+        self.overlaps = {pair: array[..., None, :, :] for pair, array in pairs.items()}
         self.readout = None if readout is None else jnp.atleast_1d(jnp.asarray(real_array(readout, "readout")))
         if self.readout is not None and self.readout.shape[:-1] != Q.shape[:-2]:
             raise InvalidInput(
                 f"readout has shape {self.readout.shape}; its leading axes must be those of Q, {Q.shape}."
             )
 
+    @classmethod
+    def of(cls, overlaps: dict[Pair, Float[Array, "*batch blocks _ _"]], readout: Array | None) -> "State":
+        """A State with these overlaps, of vectors of any kind."""
+        state = object.__new__(cls)
+        object.__setattr__(state, "overlaps", overlaps)
+        object.__setattr__(state, "readout", readout)
+        return state
+
+    def with_readout(self, readout: Float[Array, "*batch n"] | None) -> "State":
+        """The same with another readout."""
+        return State.of(self.overlaps, readout)
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The kinds of vectors, students and teachers first."""
+        own = {family for pair in self.overlaps for family in pair} - {STUDENTS, TEACHERS}
+        return (STUDENTS, TEACHERS, *sorted(own))
+
+    def blocks_of(self, one: str, other: str) -> Float[Array, "*batch blocks _ _"]:
+        """The overlaps of two families in each block."""
+        if (one, other) in self.overlaps:
+            return self.overlaps[one, other]
+        return jnp.swapaxes(self.overlaps[other, one], -1, -2)
+
+    def overlap(self, one: str, other: str) -> Float[Array, "*batch _ _"]:
+        """The overlaps of two families of vectors, such as `"momentum"` and `"students"`."""
+        known = set(self.families)
+        for name in (one, other):
+            if name not in known:
+                raise InvalidInput(f"There are no {shown(name)} in this State; it has {', '.join(self.families)}.")
+        blocks = self.blocks_of(one, other)
+        return blocks[..., 0, :, :] if blocks.shape[-3] == 1 else jnp.sum(blocks, axis=-3)
+
+    def at(self, family: str) -> "State":
+        """The State of a network whose weights are another family of vectors, such as `"average"`."""
+        return State(self.overlap(family, family), self.overlap(family, TEACHERS), self.P, self.readout)
+
+    @property
+    def Q(self) -> Float[Array, "*batch p p"]:
+        """Overlaps among students."""
+        return self.overlap(STUDENTS, STUDENTS)
+
+    @property
+    def M(self) -> Float[Array, "*batch p k"]:
+        """Overlaps of students with teachers."""
+        return self.overlap(STUDENTS, TEACHERS)
+
+    @property
+    def P(self) -> Float[Array, "*batch k k"]:
+        """Overlaps among teachers."""
+        return self.overlap(TEACHERS, TEACHERS)
+
     @property
     def covariance(self) -> Float[Array, "*batch r r"]:
-        """Covariance of the local fields (students first, then teachers), shape `(p + k, p + k)`."""
-        return jnp.block([[self.Q, self.M], [jnp.swapaxes(self.M, -1, -2), self.P]])
+        """Covariance of the local fields that a loss sees (students, then teachers), shape `(p + k, p + k)`."""
+        return self.gram(STUDENTS, TEACHERS)
+
+    def gram(self, *families: str) -> Float[Array, "*batch n n"]:
+        """The overlaps of all vectors of these families with each other."""
+        return jnp.block([[self.overlap(one, other) for other in families] for one in families])
 
     @property
     def width(self) -> int:
-        return self.Q.shape[-1]
+        return self.overlaps[STUDENTS, STUDENTS].shape[-1]
 
     @property
     def teacher_width(self) -> int:
-        return self.P.shape[-1]
+        return self.overlaps[TEACHERS, TEACHERS].shape[-1]
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The leading axes."""
+        return self.overlaps[STUDENTS, STUDENTS].shape[:-3]
 
 
 class WideState(eqx.Module):
@@ -195,8 +267,10 @@ def check_state(state: State, *, sphere: bool) -> None:
     if not is_concrete(state):
         return
     # NumPy, because inside jit even operations on known numbers are traced.
-    Q, M, P = (np.asarray(part) for part in (state.Q, state.M, state.P))
-    covariance = np.block([[Q, M], [np.swapaxes(M, -1, -2), P]])
+    parts = {pair: np.asarray(blocks) for pair, blocks in state.overlaps.items()}
+    parts |= {(other, one): np.swapaxes(blocks, -1, -2) for (one, other), blocks in parts.items() if one != other}
+    Q = parts[STUDENTS, STUDENTS].sum(axis=-3)
+    covariance = np.block([[parts[one, other] for other in state.families] for one in state.families])
     require(np.isfinite(covariance), "The overlaps contain NaN or infinite entries; check Q, M and P.")
     check_finite(state.readout, "readout")
     require(
@@ -218,35 +292,77 @@ def check_state(state: State, *, sphere: bool) -> None:
         )
 
 
+class Entries(NamedTuple):
+    """The overlaps of two families as coordinates: the upper triangle of a symmetric matrix, or all of it, by rows.
+
+    **Attributes:**
+
+    - `pair`: the two families; `rows`, `columns`: how many vectors they have.
+    - `normalised`: whether the diagonal does not move.
+    """
+
+    pair: Pair
+    rows: int
+    columns: int
+    normalised: bool
+
+    @property
+    def indices(self) -> tuple[np.ndarray, np.ndarray]:
+        if self.pair[0] == self.pair[1]:
+            return _upper(self.rows, self.normalised)
+        rows, columns = np.divmod(np.arange(self.rows * self.columns), self.columns)
+        return rows, columns
+
+    @property
+    def name(self) -> str:
+        return _LETTERS.get(self.pair, "-".join(dict.fromkeys(self.pair)))
+
+    def pack(self, blocks: Float[Array, "*batch blocks rows columns"]) -> Float[Array, "*batch n"]:
+        found = blocks[(..., *self.indices)]
+        return found.reshape(*found.shape[:-2], -1)
+
+    def unpack(self, numbers: Float[Array, "*batch n"], like: Float[Array, "blocks rows columns"]) -> Array:
+        numbers = numbers.reshape(*numbers.shape[:-1], like.shape[-3], -1)
+        if self.pair[0] != self.pair[1]:
+            return numbers.reshape(*numbers.shape[:-1], self.rows, self.columns)
+        matrix = numbers[..., _triangle_index(self.rows, self.normalised)]
+        # The index of the diagonal is arbitrary: the diagonal does not move and is that of the start.
+        return jnp.where(np.eye(self.rows, dtype=bool), like, matrix) if self.normalised else matrix
+
+
+_LETTERS = {(STUDENTS, STUDENTS): "Q", (STUDENTS, TEACHERS): "M", (TEACHERS, TEACHERS): "P"}
+
+
 class Coordinates(eqx.Module):
     """The independent numbers of a State that an algorithm moves, as one vector.
 
-    In this order: the upper triangle of Q (on the sphere without its diagonal), M by rows, the readout if trained.
+    In this order: the upper triangle of Q (on the sphere without its diagonal), M by rows, overlaps with and among the
+    algorithm's own vectors, the readout if trained.
     """
 
-    width: int = eqx.field(static=True)
-    teacher_width: int = eqx.field(static=True)
+    entries: tuple[Entries, ...] = eqx.field(static=True)
+    blocks: int = eqx.field(static=True)
     readout_size: int = eqx.field(static=True)
-    sphere: bool = eqx.field(static=True)
 
     @property
     def size(self) -> int:
-        return len(_upper(self.width, self.sphere)[0]) + self.width * self.teacher_width + self.readout_size
+        return self.blocks * sum(len(entry.indices[0]) for entry in self.entries) + self.readout_size
 
     @property
     def labels(self) -> tuple[str, ...]:
         """A name for each coordinate, such as `Q[0,1]`."""
-        rows, columns = _upper(self.width, self.sphere)
-        return (
-            *(f"Q[{i},{j}]" for i, j in zip(rows, columns, strict=True)),
-            *(f"M[{i},{r}]" for i in range(self.width) for r in range(self.teacher_width)),
-            *(f"readout[{i}]" for i in range(self.readout_size)),
-        )
+        blocks = [""] if self.blocks == 1 else [f" of block {block}" for block in range(self.blocks)]
+        found = [
+            f"{entry.name}[{i},{j}]{block}"
+            for entry in self.entries
+            for block in blocks
+            for i, j in zip(*entry.indices, strict=True)
+        ]
+        return (*found, *(f"readout[{i}]" for i in range(self.readout_size)))
 
     def pack(self, state: State) -> Float[Array, "*batch n"]:
         """The coordinates of a State (or of an increment of it)."""
-        rows, columns = _upper(self.width, self.sphere)
-        parts = [state.Q[..., rows, columns], state.M.reshape(*state.M.shape[:-2], -1)]
+        parts = [entry.pack(state.blocks_of(*entry.pair)) for entry in self.entries]
         if self.readout_size:
             assert state.readout is not None
             parts.append(state.readout)
@@ -255,23 +371,20 @@ class Coordinates(eqx.Module):
     def unpack(self, vector: Float[Array, "*batch n"], like: State) -> State:
         """The State with these coordinates; what does not move is taken from `like`."""
         batch = vector.shape[:-1]
-        triangle = len(_upper(self.width, self.sphere)[0])
-        Q = vector[..., _triangle_index(self.width, self.sphere)]
-        if self.sphere:
-            # The index of the diagonal is arbitrary: the diagonal does not move and is that of the start.
-            Q = jnp.where(np.eye(self.width, dtype=bool), like.Q, Q)
-        M = vector[..., triangle : triangle + self.width * self.teacher_width]
+        overlaps = {
+            pair: jnp.broadcast_to(blocks, (*batch, *blocks.shape[-3:])) for pair, blocks in like.overlaps.items()
+        }
+        begin = 0
+        for entry in self.entries:
+            end = begin + self.blocks * len(entry.indices[0])
+            overlaps[entry.pair] = entry.unpack(vector[..., begin:end], like.blocks_of(*entry.pair))
+            begin = end
         readout = like.readout
         if self.readout_size:
-            readout = vector[..., triangle + self.width * self.teacher_width :]
+            readout = vector[..., begin:]
         elif readout is not None:
             readout = jnp.broadcast_to(readout, (*batch, readout.shape[-1]))
-        return State(
-            Q=Q,
-            M=M.reshape(*batch, self.width, self.teacher_width),
-            P=jnp.broadcast_to(like.P, (*batch, self.teacher_width, self.teacher_width)),
-            readout=readout,
-        )
+        return State.of(overlaps, readout)
 
 
 class WideCoordinates(eqx.Module):

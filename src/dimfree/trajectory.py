@@ -116,7 +116,7 @@ class Trajectory(eqx.Module):
         if isinstance(state, WideState):  # whose Q, of p^2 numbers, is not formed
             among = {"q_perp": ((*axes, "student"), state.q_perp)}
         else:
-            among = {"Q": ((*axes, "student", "student_"), state.Q)}
+            among = {"Q": ((*axes, "student", "student_"), state.Q)} | _of_own_vectors(state, axes)
         names: dict[str, tuple[tuple[str, ...], Any]] = {
             **among,
             "M": ((*axes, "student", "teacher"), self.state.M),
@@ -164,6 +164,20 @@ class Trajectory(eqx.Module):
                 lines.append(f"  {name}: {loss[:, 0].mean():.6g} -> {loss[:, -1].mean():.6g}{spread}")
         lines += [f"  {name}: {value}" for name, value in self.provenance]
         return "\n".join(lines)
+
+
+def _of_own_vectors(state: State, axes: tuple[str, ...]) -> dict[str, tuple[tuple[str, ...], Any]]:
+    """The overlaps of an algorithm's own vectors, each one for a student."""
+    students, teachers, *own = state.families
+    names = {students: "student", teachers: "teacher"}
+    return {
+        f"{one}_{other}" if one != other else one: (
+            (*axes, "student", names.get(other, "student") + ("" if other == teachers else "_")),
+            state.overlap(one, other),
+        )
+        for one, other in state.overlaps
+        if one in own
+    }
 
 
 @eqx.filter_jit
@@ -286,18 +300,18 @@ def check_start(problem: Problem, start: State, *, trained: bool) -> State:
 
 def check_starts(problem: Problem, start: State, runs: int, *, trained: bool) -> State:
     """The start of many runs: one State for all, or one for each along a leading axis; returned with that axis."""
-    if not isinstance(start, State) or start.Q.ndim == 2:
+    if not isinstance(start, State) or not start.batch_shape:
         single = check_start(problem, start, trained=trained)
         return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], runs, axis=0), single)
-    if start.Q.ndim != 3 or start.Q.shape[0] != runs:
+    if start.batch_shape != (runs,):
         raise InvalidInput(
-            f"The start has leading axes {start.Q.shape[:-2]}, but there are {runs} runs; give one State, or one for "
+            f"The start has leading axes {start.batch_shape}, but there are {runs} runs; give one State, or one for "
             "each run along a leading axis."
         )
     first = check_start(problem, jax.tree.map(lambda leaf: leaf[0], start), trained=trained)
     if start.readout is not None or first.readout is None:
         return start
-    return State(Q=start.Q, M=start.M, P=start.P, readout=jnp.repeat(first.readout[None], runs, axis=0))
+    return start.with_readout(jnp.repeat(first.readout[None], runs, axis=0))
 
 
 def _spread(values: Float[np.ndarray, " runs"]) -> float:

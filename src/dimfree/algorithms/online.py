@@ -1,5 +1,6 @@
 """How the weights move: one-pass SGD, each sample used once."""
 
+import abc
 from collections.abc import Callable
 
 import equinox as eqx
@@ -10,11 +11,143 @@ from jaxtyping import Array, Float
 from ..errors import InvalidInput, nonnegative_number, positive_integer, shown
 from ..printing import as_call
 from ..problems.base import Moments, Problem
-from ..state import Coordinates, State
+from ..state import STUDENTS, TEACHERS, Coordinates, Entries, State
+from .moves import Move, normalised_overlaps, normalised_vectors, pairs_of, with_vectors
 from .schedules import Schedule, as_rate, rate_at
 
 
-class OnlineSGD(eqx.Module):
+class OnlineAlgorithm(eqx.Module):
+    """What algorithms that use each sample once have in common: a `Move`, from which everything else follows.
+
+    A new algorithm states its `move`, and the vectors of its own where it has any (`own`). What it does to the slopes
+    of the loss before they are used, such as clipping, is `used_slopes`.
+    """
+
+    batch_size: eqx.AbstractVar[int]
+    sphere: eqx.AbstractVar[bool]
+    learning_rate: eqx.AbstractVar[Float[Array, ""] | Schedule]
+    ridge: eqx.AbstractVar[Float[Array, ""]]
+    readout_rate: eqx.AbstractVar[Float[Array, ""] | Schedule | None]
+
+    @abc.abstractmethod
+    def move(self, alpha: Float[Array, ""]) -> Move:
+        """A step, as a statement on vectors."""
+
+    @property
+    def own(self) -> dict[str, str | None]:
+        """The algorithm's own vectors, one for each student: by name, the family that they start as, or None (zero)."""
+        return {}
+
+    def used_slopes(
+        self,
+        slopes: Callable[[Float[Array, "B p"]], Float[Array, "B p"]],
+        fields: Float[Array, "B p"],
+        gram: Float[Array, "B B"],
+    ) -> Float[Array, "B p"]:
+        r"""The slopes that a step goes by: those of the loss at the student fields, unless an algorithm changes them.
+
+        **Arguments:**
+
+        - `slopes`: of each sample of the batch, as a function of the student fields.
+        - `fields`: the student fields; `gram`: $x_b \cdot x_c / d$.
+        """
+        return slopes(fields)
+
+    @property
+    def transform(self) -> "OnlineAlgorithm | None":
+        """The algorithm where it changes slopes, which then have no averages in closed form; else None."""
+        return None if type(self).used_slopes is OnlineAlgorithm.used_slopes else self
+
+    @property
+    def slow(self) -> "OnlineAlgorithm":
+        """The algorithm that has the same limit as d grows: this one, where its step is the identity at 1/d = 0."""
+        if self.move(jnp.zeros(())).jump:
+            raise InvalidInput(
+                f"{self!r} does not move by order 1/d in a step (its step is not the identity at 1/d = 0), and it is "
+                "not known which algorithm it becomes as d grows. Simulate it, or give it a `slow` algorithm."
+            )
+        return self
+
+    def __repr__(self) -> str:
+        return as_call(self)
+
+    # What follows from it.
+
+    def begin(self, state: State) -> State:
+        """The State with the algorithm's own vectors, where it does not have them yet."""
+        return with_vectors(state, self.own)
+
+    def step(
+        self, state: State, moments: Moments, inverse_d: Float[Array, ""] | float, alpha: Float[Array, ""]
+    ) -> State:
+        """The State after one step in dimension d, exactly.
+
+        **Arguments:**
+
+        - `state`: the State before.
+        - `moments`: of the batch, with `square` summed over the pairs of its samples.
+        - `inverse_d`: 1/d.
+        - `alpha`: the clock, for schedules.
+        """
+        overlaps = self.move(alpha).overlaps(state, moments, inverse_d)
+        if self.sphere:
+            overlaps = normalised_overlaps(overlaps, STUDENTS)
+        return State.of(overlaps, self._move_readout(state.readout, moments.readout, inverse_d, alpha))
+
+    def step_vectors(
+        self,
+        vectors: dict[str, Float[Array, "_ d"]],
+        readout: Float[Array, " n"] | None,
+        gradient: Float[Array, "p d"],
+        readout_gradient: Float[Array, " n"] | None,
+        alpha: Float[Array, ""],
+    ) -> tuple[dict[str, Float[Array, "_ d"]], Float[Array, " n"] | None]:
+        """The same step on the vectors themselves, with the gradient of the batch."""
+        inverse_d = 1 / gradient.shape[-1]
+        vectors = self.move(alpha).vectors(vectors, gradient, inverse_d)
+        if self.sphere:
+            vectors = vectors | {STUDENTS: normalised_vectors(vectors[STUDENTS])}
+        return vectors, self._move_readout(readout, readout_gradient, inverse_d, alpha)
+
+    def _move_readout(self, readout, gradient, inverse_d, alpha):
+        if self.readout_rate is None or readout is None:
+            return readout
+        return readout - inverse_d * rate_at(self.readout_rate, alpha) * (gradient + self.ridge * readout)
+
+    def increment(self, state: State, moments: Moments, alpha: Float[Array, ""]) -> State:
+        """What one step adds to the State, times d, as d grows: the derivative of `step` at 1/d = 0.
+
+        It is linear in the moments, so its mean is that of the mean moments.
+        """
+        _, tangent = jax.jvp(
+            lambda inverse_d: self.step(state, moments, inverse_d, alpha), (jnp.zeros(()),), (jnp.ones(()),)
+        )
+        return tangent
+
+    def limit_moments(self, moments: Moments) -> Moments:
+        """Moments of a batch whose samples are uncorrelated: only a sample with itself contributes to `square`."""
+        return eqx.tree_at(lambda m: m.square, moments, moments.square / self.batch_size)
+
+    def coordinates(self, problem: Problem) -> Coordinates:
+        """Which numbers of the State move."""
+        trained = None if self.readout_rate is None else problem.readout
+        size = 0 if trained is None else trained.shape[-1]
+        rows = {TEACHERS: problem.teacher_width}
+        move = self.move(jnp.zeros(()))
+        entries = tuple(
+            Entries(
+                pair,
+                rows.get(pair[0], problem.width),
+                rows.get(pair[1], problem.width),
+                self.sphere and pair == (STUDENTS, STUDENTS),
+            )
+            for pair in pairs_of([STUDENTS, TEACHERS, *sorted(self.own)])
+            if not all(move.rests(family) for family in pair)
+        )
+        return Coordinates(entries, 1, size)
+
+
+class OnlineSGD(OnlineAlgorithm):
     r"""One-pass stochastic gradient descent.
 
     $$ w_j \leftarrow \Big(1 - \frac{\text{learning\_rate} \cdot \text{ridge}}{d}\Big) w_j
@@ -54,81 +187,25 @@ class OnlineSGD(eqx.Module):
         self.ridge = jnp.asarray(ridge, float)
         self.readout_rate = None if readout_rate is None else as_rate(readout_rate, "readout_rate")
 
-    def __repr__(self) -> str:
-        return as_call(self)
-
-    def step(
-        self, state: State, moments: Moments, inverse_d: Float[Array, ""] | float, alpha: Float[Array, ""]
-    ) -> State:
-        """The State after one step in dimension d, exactly; the only place where the algorithm is written on overlaps.
-
-        **Arguments:**
-
-        - `state`: the State before.
-        - `moments`: of the batch, with `square` summed over the pairs of its samples.
-        - `inverse_d`: 1/d.
-        - `alpha`: the clock, for schedules.
-        """
+    def move(self, alpha: Float[Array, ""]) -> Move:
         rate = rate_at(self.learning_rate, alpha)
-        keep = 1 - rate * self.ridge * inverse_d
-        Q = (
-            keep**2 * state.Q
-            - inverse_d * rate * keep * (moments.student + moments.student.T)
-            + inverse_d * rate**2 * moments.square
-        )
-        M = keep * state.M - inverse_d * rate * moments.teacher
-        if self.sphere:
-            norms = jnp.sqrt(jnp.diagonal(Q))
-            Q = Q / (norms[:, None] * norms)
-            M = M / norms[:, None]
-        return State(Q=Q, M=M, P=state.P, readout=self._move_readout(state.readout, moments.readout, inverse_d, alpha))
-
-    def move(
-        self,
-        weights: Float[Array, "p d"],
-        readout: Float[Array, " n"] | None,
-        gradient: Float[Array, "p d"],
-        readout_gradient: Float[Array, " n"] | None,
-        alpha: Float[Array, ""],
-    ) -> tuple[Float[Array, "p d"], Float[Array, " n"] | None]:
-        """The same step on the weight vectors themselves, with the gradient of the batch."""
-        d = weights.shape[-1]
-        rate = rate_at(self.learning_rate, alpha)
-        weights = (1 - rate * self.ridge / d) * weights - rate * gradient
-        if self.sphere:
-            weights = weights * jnp.sqrt(d / jnp.sum(weights**2, axis=-1, keepdims=True))
-        return weights, self._move_readout(readout, readout_gradient, 1 / d, alpha)
-
-    def _move_readout(self, readout, gradient, inverse_d, alpha):
-        if self.readout_rate is None or readout is None:
-            return readout
-        return readout - inverse_d * rate_at(self.readout_rate, alpha) * (gradient + self.ridge * readout)
-
-    def increment(self, state: State, moments: Moments, alpha: Float[Array, ""]) -> State:
-        """What one step adds to the State, times d, as d grows: the derivative of `step` at 1/d = 0.
-
-        It is linear in the moments, so its mean is that of the mean moments.
-        """
-        _, tangent = jax.jvp(
-            lambda inverse_d: self.step(state, moments, inverse_d, alpha), (jnp.zeros(()),), (jnp.ones(()),)
-        )
-        return tangent
-
-    def limit_moments(self, moments: Moments) -> Moments:
-        """Moments of a batch whose samples are uncorrelated: only a sample with itself contributes to `square`."""
-        return eqx.tree_at(lambda m: m.square, moments, moments.square / self.batch_size)
-
-    def coordinates(self, problem: Problem) -> Coordinates:
-        """Which numbers of the State move."""
-        trained = None if self.readout_rate is None else problem.readout
-        size = 0 if trained is None else trained.shape[-1]
-        return Coordinates(problem.width, problem.teacher_width, size, self.sphere)
+        return Move(drag={(STUDENTS, STUDENTS): -rate * self.ridge}, pull={STUDENTS: -rate})
 
 
-def check_online_sgd(algorithm: object) -> None:
-    """An error if this is no one-pass SGD."""
-    if not isinstance(algorithm, OnlineSGD):
+def check_online(algorithm: object) -> None:
+    """An error if this is no algorithm that uses each sample once."""
+    if not isinstance(algorithm, OnlineAlgorithm):
         raise InvalidInput(
             f"algorithm = {shown(algorithm)} was given; pass dimfree.OnlineSGD(learning_rate=...). Algorithms that "
             "reuse their data are simulated by dimfree.simulate_reused."
+        )
+
+
+def check_online_sgd(algorithm: object) -> None:
+    """An error if this is not plain one-pass SGD."""
+    check_online(algorithm)
+    if type(algorithm) is not OnlineSGD:
+        raise InvalidInput(
+            f"{algorithm!r} was given; this is known for plain one-pass SGD only: pass dimfree.OnlineSGD(...). "
+            "dimfree.ode, sde, linear_noise, simulate and check take any algorithm that uses each sample once."
         )

@@ -10,6 +10,8 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..errors import InvalidInput, is_concrete, nonnegative_number, positive_number, require
 from ..printing import as_call
+from ..state import STUDENTS
+from .moves import Move, normalised_vectors
 from .schedules import Schedule, as_rate, rate_at
 
 
@@ -77,11 +79,15 @@ class ReusedData(eqx.Module):
         - `gradient`: the sum over samples, with their $s_\mu$ over the batch fraction.
         - `time`: that before the step, for schedules; `key`: for the noise on the weights.
         """
-        moved = (1 - self.learning_rate * self.ridge) * weights - self.learning_rate * gradient
+        moved = self.statement.vectors({STUDENTS: weights}, gradient, self.learning_rate)[STUDENTS]
         moved = moved + self._kick(weights, time, key)
-        if self.sphere:
-            moved = moved * jnp.sqrt(weights.shape[-1] / jnp.sum(moved**2, axis=-1, keepdims=True))
+        moved = normalised_vectors(moved) if self.sphere else moved
         return moved.astype(weights.dtype)
+
+    @property
+    def statement(self) -> Move:
+        """A step, with the learning rate, which is the step of the clock, in the place of 1/d."""
+        return Move(drag={(STUDENTS, STUDENTS): -self.ridge}, pull={STUDENTS: -self.learning_rate})
 
     def _kick(self, weights, time, key) -> Array | float:
         return 0.0

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..algorithms import OnlineSGD
+from ..algorithms.online import OnlineAlgorithm
 from ..algorithms.schedules import FunctionSchedule, Schedule, rate_at
 from ..batches import map_in_batches
 from ..errors import InvalidInput, check_key, check_memory, positive_integer, positive_number, shown
@@ -359,7 +360,7 @@ def _diffusion_exits(limit: MeanLimit, starts: State, d: int, horizon: float, st
     return np.asarray(exits_of(solve(noisy, starts, times, stop=stop, runs=runs, steps=_SDE_STEPS, key=key)))
 
 
-def _later(algorithm: OnlineSGD, alpha: float) -> OnlineSGD:
+def _later(algorithm: OnlineAlgorithm, alpha: float) -> OnlineAlgorithm:
     """The algorithm as it goes on after `alpha`."""
 
     def shifted(rate):

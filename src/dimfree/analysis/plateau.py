@@ -7,7 +7,7 @@ import numpy as np
 import optimistix
 from jaxtyping import Array, Float
 
-from ..algorithms import OnlineSGD
+from ..algorithms.online import OnlineAlgorithm
 from ..algorithms.schedules import rate_at
 from ..errors import InvalidInput, is_concrete
 from ..limits import MeanLimit
@@ -27,7 +27,7 @@ def centre(problem: Problem) -> State:
     return problem.completed(State(Q=jnp.eye(p), M=jnp.zeros((p, k))))
 
 
-def check_moves(algorithm: OnlineSGD) -> None:
+def check_moves(algorithm: OnlineAlgorithm) -> None:
     """Refuse a learning rate at which nothing moves: every State is at rest there, and a search finds any of them."""
     rate = rate_at(algorithm.learning_rate, jnp.zeros(()))
     if is_concrete(rate) and float(rate) < _NOTHING_MOVES:

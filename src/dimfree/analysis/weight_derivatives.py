@@ -59,7 +59,7 @@ def weight_derivatives(
             return _through_overlaps(problem, readout, students, teachers, averaging)
         if problem.smooth:
             return _pair_derivatives(problem, weights, students, teachers, averaging)
-    if not isinstance(problem, FieldProblem) or problem.clusters is not None:
+    if not isinstance(problem, FieldProblem) or not problem.inputs.is_standard:
         if not (problem.smooth or problem.knows_moments):
             raise InvalidInput(
                 "The Hessian of a loss with kinks is known for standard normal inputs only, and those of this problem "

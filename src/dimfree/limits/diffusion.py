@@ -1,15 +1,18 @@
 """The covariance of the increment: the diffusion around the ODE, and its linearisation."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..algorithms import OnlineSGD
+from ..algorithms.online import OnlineAlgorithm
 from ..errors import is_concrete, require
 from ..gaussian.rules import TOLERANCE, Accuracy, Averaging, Rule, Trapezoid
 from ..problems import Moments, Problem
-from ..state import Coordinates, State
+from ..problems.base import on_range
+from ..state import Coordinates, Pair, State
 from .drift import MeanLimit, ode
 
 
@@ -23,16 +26,69 @@ def increment_covariance(mean: MeanLimit, alpha: Float[Array, ""] | float, state
 
     Arnaboldi et al. 2023, eq. (62), holds after doubling the learning rate in the terms with the variance of Q.
     """
-    problem = mean.problem
-    state = problem.completed(state)
-    parameters = (problem, mean.algorithm, state, jnp.asarray(alpha, float))
-    return problem.increment_covariance(_increment, parameters, state, mean.averaging.loosened())
+    problem, algorithm = mean.problem, mean.algorithm
+    state = algorithm.begin(problem.completed(state))
+    averaging, transform = mean.averaging.loosened(), algorithm.transform
+    unseen = _Unseen.of(state)
+    parameters = (problem, algorithm, state, unseen, jnp.asarray(alpha, float))
+    covariance = problem.increment_covariance(_increment, parameters, state, averaging, transform)
+    if not unseen.regression:
+        return covariance
+    return covariance + unseen.covariance(problem.mean_moments(state, averaging, transform), parameters)
 
 
 def _increment(moments: Moments, parameters) -> Float[Array, " n"]:
-    problem, algorithm, state, alpha = parameters
-    increment = algorithm.increment(state, algorithm.limit_moments(moments), alpha)
+    problem, algorithm, state, unseen, alpha = parameters
+    increment = algorithm.increment(state, algorithm.limit_moments(unseen.completed(moments)), alpha)
     return algorithm.coordinates(problem).pack(increment)
+
+
+class _Unseen(eqx.Module):
+    r"""The fields f of vectors that a loss does not see: what those that it sees say of them, and what is left.
+
+    $$ f = R u + r, \qquad R = G_{fu} \Omega^+, \qquad \text{Cov}(r) = G_{ff} - R \Omega R^\top, $$
+
+    with r independent of everything that the loss sees.
+    """
+
+    regression: dict[str, Float[Array, "p r"]]
+    residual: dict[Pair, Float[Array, "p p"]]
+
+    @staticmethod
+    def of(state: State) -> "_Unseen":
+        students, teachers, *own = state.families
+        if not own:
+            return _Unseen({}, {})
+        overlaps = {f: jnp.concatenate([state.overlap(students, f), state.overlap(teachers, f)]) for f in own}
+        regression = {f: on_range(state.covariance, overlaps[f]).T for f in own}
+        residual = {(f, g): state.overlap(f, g) - regression[f] @ overlaps[g] for f in own for g in own}
+        return _Unseen(regression, residual)
+
+    def completed(self, moments: Moments) -> Moments:
+        """Moments with what is expected of those with unseen vectors, given the fields that are seen."""
+        with_fields = jnp.concatenate([moments.student, moments.teacher], axis=1)
+        own = {family: with_fields @ matrix.T for family, matrix in self.regression.items()}
+        return dataclasses.replace(moments, own=own)
+
+    def covariance(self, mean: Moments, parameters) -> Float[Array, "n n"]:
+        r"""What the rest r adds: the covariance of $s_i r_j$ and $s_k r_l$ is $\mathbb{E}[s_i s_k]$ times that of r."""
+        problem, algorithm, state, _, alpha = parameters
+        completed = self.completed(mean)
+
+        def increment(own):
+            moments = dataclasses.replace(completed, own=own)
+            return algorithm.coordinates(problem).pack(
+                algorithm.increment(state, algorithm.limit_moments(moments), alpha)
+            )
+
+        linear = jax.jacfwd(increment)(completed.own)
+        return sum(
+            (
+                jnp.einsum("nij,ik,jl,mkl->nm", linear[f], mean.square, matrix, linear[g])
+                for (f, g), matrix in self.residual.items()
+            ),
+            jnp.zeros(()),
+        )
 
 
 class _Fluctuating(eqx.Module):
@@ -46,7 +102,7 @@ class _Fluctuating(eqx.Module):
         return self.mean.problem
 
     @property
-    def algorithm(self) -> OnlineSGD:
+    def algorithm(self) -> OnlineAlgorithm:
         return self.mean.algorithm
 
     @property
@@ -130,7 +186,7 @@ Limit = MeanLimit | DiffusionLimit | LinearNoiseLimit
 
 def sde(
     problem: Problem,
-    algorithm: OnlineSGD,
+    algorithm: OnlineAlgorithm,
     d: float | Array,
     expectation: Rule | None = None,
     *,
@@ -152,7 +208,7 @@ def sde(
 
 def linear_noise(
     problem: Problem,
-    algorithm: OnlineSGD,
+    algorithm: OnlineAlgorithm,
     d: float | Array,
     expectation: Rule | None = None,
     *,

@@ -42,6 +42,7 @@ from jaxtyping import Array, Bool, Float, Float32, PRNGKeyArray
 
 from ..algorithms.reused import ReusedData
 from ..problems import FieldProblem
+from ..state import STUDENTS
 
 _PIVOT = 1e-12  # of the variance: what of a field is not determined by its past, below which all of it is
 _IMPLICIT = 12  # Newton steps for the field at the end of a step
@@ -363,7 +364,7 @@ class Process(eqx.Module):
         elif self.algorithm.sphere:
             kept, gained = one, _root(lambda gained: norm(one, gained) - 1, 1.0)
         else:
-            ridge = self.algorithm.ridge * duration
+            ridge = -self.algorithm.statement.drag[STUDENTS, STUDENTS] * duration
             kept, gained = (1 - ridge / 2, 1 / (1 + ridge / 2)) if self.flow else (1 - ridge, one)
         parts = jnp.stack([kept, one])
         scale = gained / (1 + gained * own)

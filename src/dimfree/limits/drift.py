@@ -1,11 +1,13 @@
 """The mean of the increment: gradient flow, and the ODE limit with its correction at finite learning rate."""
 
+import dataclasses
+
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..algorithms import OnlineSGD
-from ..algorithms.online import check_online_sgd
+from ..algorithms.online import OnlineAlgorithm, check_online
 from ..errors import InvalidInput, shown
 from ..gaussian.rules import TOLERANCE, Accuracy, Averaging, Rule, Trapezoid, averaging
 from ..problems import FieldProblem, Moments, Problem
@@ -22,7 +24,7 @@ class MeanLimit(eqx.Module):
     """
 
     problem: Problem
-    algorithm: OnlineSGD
+    algorithm: OnlineAlgorithm
     averaging: Averaging
     second_order: bool = eqx.field(static=True)
 
@@ -49,8 +51,8 @@ class MeanLimit(eqx.Module):
     @eqx.filter_jit
     def drift(self, alpha: Float[Array, ""] | float, state: State) -> State:
         """The derivative of the State with respect to alpha."""
-        state = self.problem.completed(state)
-        return self._drift(alpha, state, self.problem.mean_moments(state, self.averaging))
+        state = self.algorithm.begin(self.problem.completed(state))
+        return self._drift(alpha, state, mean_moments(self.problem, self.algorithm, state, self.averaging))
 
     def _drift(self, alpha, state: State, moments: Moments) -> State:
         moments = self.algorithm.limit_moments(moments)
@@ -58,12 +60,7 @@ class MeanLimit(eqx.Module):
             moments = eqx.tree_at(lambda m: m.square, moments, jnp.zeros_like(moments.square))
         tangent = self.algorithm.increment(state, moments, jnp.asarray(alpha, float))
         per_sample = 1 / self.algorithm.batch_size
-        return State(
-            Q=per_sample * tangent.Q,
-            M=per_sample * tangent.M,
-            P=tangent.P,
-            readout=None if tangent.readout is None else per_sample * tangent.readout,
-        )
+        return jax.tree.map(lambda rate: per_sample * rate, tangent)
 
     def vector_field(self, alpha, vector: Float[Array, " n"], like: State) -> Float[Array, " n"]:
         """The drift on the coordinates, for a solver."""
@@ -95,21 +92,50 @@ class MeanLimit(eqx.Module):
 
     @eqx.filter_jit
     def _drift_and_size(self, alpha, state: State) -> tuple[Float[Array, " n"], Float[Array, ""]]:
-        state = self.problem.completed(state)
-        moments = self.problem.mean_moments(state, self.averaging)
+        state = self.algorithm.begin(self.problem.completed(state))
+        moments = mean_moments(self.problem, self.algorithm, state, self.averaging)
         slopes = jnp.sqrt(jnp.maximum(jnp.diagonal(moments.square), 0.0))[:, None]
-        norms, teachers = (jnp.sqrt(jnp.maximum(jnp.diagonal(matrix), 0.0)) for matrix in (state.Q, state.P))
-        nothing = jnp.zeros_like(moments.square)
-        linear = Moments(slopes * norms, slopes * teachers, nothing, moments.readout)
-        square = Moments(nothing, jnp.zeros_like(moments.teacher), moments.square, moments.readout)
-        still = State(jnp.zeros_like(state.Q), jnp.zeros_like(state.M), state.P, state.readout)
+        norms = {
+            family: jnp.sqrt(jnp.maximum(jnp.diagonal(state.overlap(family, family)), 0.0)) for family in state.families
+        }
+        students, teachers, *own = state.families
+        nothing = jax.tree.map(jnp.zeros_like, moments)
+        linear = Moments(
+            slopes * norms[students],
+            slopes * norms[teachers],
+            nothing.square,
+            moments.readout,
+            {family: slopes * norms[family] for family in own},
+        )
+        square = Moments(nothing.student, nothing.teacher, moments.square, moments.readout, nothing.own)
+        still = jax.tree.map(jnp.zeros_like, state.overlaps)
+        still = State.of(still | {(teachers, teachers): state.overlaps[teachers, teachers]}, state.readout)
         parts = [self.coordinates.pack(self._drift(alpha, still, part)) for part in (linear, square)]
         size = sum((jnp.max(jnp.abs(part)) for part in parts), jnp.zeros(()))
         return self.coordinates.pack(self._drift(alpha, state, moments)), size
 
 
+def mean_moments(problem: Problem, algorithm: OnlineAlgorithm, state: State, averaging: Averaging) -> Moments:
+    r"""The mean of `Moments` with all vectors of the State.
+
+    With those that the loss does not see, by Stein's lemma: $\mathbb{E}[s f] = A \, \text{Cov}(u, f)$.
+    """
+    moments = problem.mean_moments(state, averaging, algorithm.transform)
+    students, teachers, *own = state.families
+    if not own:
+        return moments
+    if algorithm.transform is None:
+        sensitivity = problem.sensitivity(state, moments)
+    else:
+        sensitivity = Problem.sensitivity(problem, state, moments)
+    overlaps = {
+        family: jnp.concatenate([state.overlap(students, family), state.overlap(teachers, family)]) for family in own
+    }
+    return dataclasses.replace(moments, own={family: sensitivity @ overlaps[family] for family in own})
+
+
 def ode(
-    problem: Problem, algorithm: OnlineSGD, expectation: Rule | None = None, *, tolerance: float = TOLERANCE
+    problem: Problem, algorithm: OnlineAlgorithm, expectation: Rule | None = None, *, tolerance: float = TOLERANCE
 ) -> MeanLimit:
     r"""The ODE limit: what SGD does as $d \to \infty$ at fixed alpha = samples / d and fixed learning rate.
 
@@ -132,7 +158,7 @@ def ode(
 
 
 def gradient_flow(
-    problem: Problem, algorithm: OnlineSGD, expectation: Rule | None = None, *, tolerance: float = TOLERANCE
+    problem: Problem, algorithm: OnlineAlgorithm, expectation: Rule | None = None, *, tolerance: float = TOLERANCE
 ) -> MeanLimit:
     """The limit of vanishing learning rate, on the same clock: the ODE without its second-order term.
 
@@ -143,16 +169,21 @@ def gradient_flow(
 
 
 def check_mean_limit(limit: object) -> None:
-    """An error if this is no ODE."""
+    """An error if this is no ODE of the overlaps of students and teachers alone."""
     if not isinstance(limit, MeanLimit):
         raise InvalidInput(
             f"limit = {shown(limit)} was given; pass dimfree.ode(problem, algorithm) or dimfree.gradient_flow(...)."
+        )
+    if limit.algorithm.own:
+        raise InvalidInput(
+            f"{limit.algorithm!r} has vectors of its own ({', '.join(limit.algorithm.own)}); this is known for plain "
+            "one-pass SGD only. dimfree.solve takes its limit, dimfree.simulate its runs."
         )
 
 
 def _mean_limit(problem, algorithm, by: Averaging, *, second_order: bool) -> MeanLimit:
     check_problem(problem)
-    check_online_sgd(algorithm)
+    check_online(algorithm)
     if by.rule is not None and not isinstance(problem, FieldProblem):
         raise InvalidInput(
             f"{problem!r} has no fields to average over: its limit is a closed form; leave out expectation."
@@ -161,4 +192,4 @@ def _mean_limit(problem, algorithm, by: Averaging, *, second_order: bool) -> Mea
         raise InvalidInput(
             "readout_rate was given, but the problem has no readout to train; give it one (readout=...)."
         )
-    return MeanLimit(problem, algorithm, by, second_order)
+    return MeanLimit(problem, algorithm.slow, by, second_order)

@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.scipy.linalg
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
 
@@ -14,7 +15,8 @@ from ..batches import map_in_batches
 from ..errors import InvalidInput, check_precision, shown
 from ..gaussian.rules import TOLERANCE, Averaging, Rule, Trapezoid, averaging
 from ..printing import as_call
-from ..state import State, WideState
+from ..state import STUDENTS, TEACHERS, State, WideState
+from .inputs import Inputs
 
 
 class Moments(eqx.Module):
@@ -27,13 +29,21 @@ class Moments(eqx.Module):
     - `teacher`: $G_i \cdot w^*_r / \sqrt d$, that is $s_i \lambda^*_r$, shape `(p, k)`;
     - `square`: $G_i \cdot G_j / d$, that is $s_i s_j \|x\|^2 / d$, shape `(p, p)`, for a batch of size B the sum over
       all pairs of samples, over $B^2$;
-    - `readout`: $\partial \text{loss} / \partial \text{readout}$, shape `(n,)`, or None without a readout.
+    - `readout`: $\partial \text{loss} / \partial \text{readout}$, shape `(n,)`, or None without a readout;
+    - `own`: $G_i \cdot v_j / \sqrt d$ with each family of vectors v that an algorithm has beside the weights.
     """
 
     student: Float[Array, "p p"]
     teacher: Float[Array, "p k"]
     square: Float[Array, "p p"]
     readout: Float[Array, " n"] | None
+    own: dict[str, Float[Array, "p _"]] = eqx.field(default_factory=dict)
+
+    def along(self, family: str) -> Float[Array, "p _"]:
+        """The products with a family of vectors."""
+        if family == STUDENTS:
+            return self.student
+        return self.teacher if family == TEACHERS else self.own[family]
 
 
 class Draws(eqx.Module):
@@ -41,17 +51,17 @@ class Draws(eqx.Module):
 
     **Attributes:**
 
-    - `normals`: standard normals, for the coordinates of an input: the `p + k` that the weights span where the State
-      is simulated, all `d` where the vectors are.
+    - `normals`: standard normals, for the coordinates of an input: those in the frame that all vectors span where the
+      State is simulated, all `d` where the vectors are.
     - `noise`: one more standard normal for each sample.
-    - `cluster`: the cluster that each sample is from.
+    - `component`: of the law of the inputs, that each sample is from.
     - `triangle`: where the State is simulated, the lower-triangular T of Bartlett: the Gram matrix of what is left of
       the inputs outside the span is $T T^\top$.
     """
 
     normals: Float[Array, "*block B n"]
     noise: Float[Array, "*block B"]
-    cluster: Int[Array, "*block B"]
+    component: Int[Array, "*block B"]
     triangle: Float[Array, "*block B B"] | None = None
 
 
@@ -66,6 +76,7 @@ class Problem(eqx.Module):
     teacher_width: eqx.AbstractVar[int]
     readout: eqx.AbstractVar[Float[Array, " n"] | None]
     smooth: eqx.AbstractVar[bool]
+    inputs: eqx.AbstractVar[Inputs]
 
     @property
     def irreducible_risk(self) -> Float[Array, ""]:
@@ -76,11 +87,6 @@ class Problem(eqx.Module):
     def sources(self) -> tuple[str, ...]:
         """The publications that this problem comes from, for `dimfree.cite`."""
         return ()
-
-    @property
-    def cluster_probabilities(self) -> Float[Array, " c"] | None:
-        """Where inputs come from clusters, the probability of each."""
-        return None
 
     def __repr__(self) -> str:
         return as_call(self)
@@ -93,14 +99,37 @@ class Problem(eqx.Module):
         return False
 
     @abc.abstractmethod
-    def mean_moments(self, state: State, averaging: Averaging) -> Moments:
-        """The mean of `Moments`."""
+    def mean_moments(self, state: State, averaging: Averaging, transform: Any = None) -> Moments:
+        """The mean of `Moments` with students and teachers: $\\mathbb{E}[s u^\\top]$ and $\\mathbb{E}[s s^\\top]$.
+
+        **Arguments:**
+
+        - `transform`: what changes the slopes before they are used (an algorithm), if anything does.
+        """
 
     @abc.abstractmethod
     def increment_covariance(
-        self, increment: Callable[[Moments, Any], Array], parameters: Any, state: State, averaging: Averaging
+        self,
+        increment: Callable[[Moments, Any], Array],
+        parameters: Any,
+        state: State,
+        averaging: Averaging,
+        transform: Any = None,
     ) -> Float[Array, "n n"]:
         """The covariance of a vector that the `Moments` of a sample determine: `increment(moments, parameters)`."""
+
+    def sensitivity(self, state: State, moments: Moments) -> Float[Array, "p r"]:
+        r"""The mean derivative of the slopes by the fields, $A = \mathbb{E}[\partial s / \partial u]$.
+
+        By Stein's lemma it is what relates the slopes to any other vector, $\mathbb{E}[s f] = A \, \text{Cov}(u, f)$.
+        Here $A = \mathbb{E}[s u^\top] \, \Omega^+$, on the range of the covariance $\Omega$ of the fields.
+
+        **Arguments:**
+
+        - `moments`: the mean `Moments` there.
+        """
+        with_fields = jnp.concatenate([moments.student, moments.teacher], axis=1)
+        return on_range(state.covariance, with_fields.T).T
 
     @abc.abstractmethod
     def single_risk(self, state: State, averaging: Averaging) -> Float[Array, ""]:
@@ -122,7 +151,9 @@ class Problem(eqx.Module):
     # One step at finite d.
 
     @abc.abstractmethod
-    def exact_moments(self, state: State, draws: Draws, d: Float[Array, ""]) -> tuple[Moments, Bool[Array, ""]]:
+    def exact_moments(
+        self, state: State, draws: Draws, d: Float[Array, ""], transform: Any = None
+    ) -> tuple[Moments, Bool[Array, ""]]:
         """The `Moments` of a batch in dimension d, exactly in law, and whether the step can be taken."""
 
     @abc.abstractmethod
@@ -132,6 +163,7 @@ class Problem(eqx.Module):
         teacher_weights: Float[Array, "k d"],
         readout: Float[Array, " n"] | None,
         draws: Draws,
+        transform: Any = None,
     ) -> tuple[Float[Array, "p d"], Float[Array, " n"] | None, Bool[Array, ""]]:
         """The gradient of a batch with respect to weights and readout, and whether the step can be taken."""
 
@@ -170,7 +202,7 @@ class Problem(eqx.Module):
         """The State with its readout filled in."""
         if state.readout is not None:
             return state
-        return State(Q=state.Q, M=state.M, P=state.P, readout=self.readout_of(state))
+        return state.with_readout(self.readout_of(state))
 
 
 def check_problem(problem: object) -> None:
@@ -187,6 +219,21 @@ def is_bounded(fields: Float[Array, "..."], slopes: Float[Array, "..."]) -> Bool
     It looks at what exact and vector simulation share, so that both call the same runs diverged.
     """
     return jnp.all(jnp.abs(fields) < 1e4) & jnp.all(jnp.abs(slopes) < 1e8)
+
+
+def on_range(matrix: Float[Array, "n n"], columns: Float[Array, "n m"]) -> Float[Array, "n m"]:
+    """The solution of matrix x = columns for a covariance matrix that may be singular, with columns in its range.
+
+    It is differentiable there too: a part 1e-14 of the variances is added, which moves what lies in a direction of
+    variance v by 1e-14 / v.
+    """
+    variances = jnp.diagonal(matrix)
+    scale = jnp.where(variances > 0, 1 / jnp.sqrt(jnp.where(variances > 0, variances, 1.0)), 1.0)
+    scaled = scale[:, None] * scale * matrix + _RIDGE * jnp.eye(matrix.shape[-1])
+    return scale[:, None] * jax.scipy.linalg.solve(scaled, scale[:, None] * columns, assume_a="pos")
+
+
+_RIDGE = 1e-14
 
 
 def covariance_of_linear(

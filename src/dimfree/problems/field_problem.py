@@ -17,7 +17,6 @@ from ..gaussian.resolution import Resolution, loss_resolution, polynomial_degree
 from ..gaussian.rules import FEW_POINTS, MOST_FIELDS, Averaging, GaussHermite, Rule, Trapezoid, choose_rule
 from ..state import State
 from .base import Draws, Moments, Problem, covariance_of_linear, is_bounded
-from .clusters import Clusters
 
 
 class Sample(eqx.Module):
@@ -32,7 +31,7 @@ class Sample(eqx.Module):
 
 
 class FieldProblem(Problem):
-    """A loss of local fields, of inputs that are standard normal or come from Gaussian clusters.
+    """A loss of local fields, whatever the law of the inputs.
 
     Such a problem is its `loss` of one sample. Where the averages that a limit needs are known exactly, the problem may
     offer them (`known_moments`, `known_second_moments`, `known_risk`); everything works without.
@@ -54,17 +53,8 @@ class FieldProblem(Problem):
         - `student`, `teacher`: the fields $\lambda$ and $\lambda^*$.
         - `noise`: a standard normal number.
         - `readout`: the finite-dimensional parameters.
-        - `label`: that of the sample's cluster, where inputs come from clusters.
+        - `label`: that of the sample's component, where the law of the inputs has any.
         """
-
-    @property
-    def clusters(self) -> Clusters | None:
-        """The law of the inputs; None where they are standard normal."""
-        return None
-
-    @property
-    def cluster_probabilities(self) -> Float[Array, " c"] | None:
-        return None if self.clusters is None else self.clusters.probabilities
 
     @property
     def sees_teacher(self) -> bool:
@@ -100,9 +90,14 @@ class FieldProblem(Problem):
             return jax.grad(self.loss)(student, teacher, noise, None, label), None
         return jax.grad(self.loss, argnums=(0, 3))(student, teacher, noise, readout, label)
 
-    def sample_moments(self, student, teacher, noise, readout, label=None, variance: Array | float = 1.0) -> Moments:
+    def sample_moments(
+        self, student, teacher, noise, readout, label=None, variance: Array | float = 1.0, transform: Any = None
+    ) -> Moments:
         r"""`Moments` of one sample in the limit, where $\|x\|^2 / d$ is the variance of an input's coordinates."""
         slopes, readout_gradient = self.gradients(student, teacher, noise, readout, label)
+        if transform is not None:
+            slopes_at = jax.vmap(lambda fields: self.gradients(fields, teacher, noise, readout, label)[0])
+            slopes = transform.used_slopes(slopes_at, student[None], jnp.full((1, 1), variance))[0]
         return Moments(
             student=jnp.outer(slopes, student),
             teacher=jnp.outer(slopes, teacher),
@@ -151,7 +146,7 @@ class FieldProblem(Problem):
         power: int = 2,
         linear_in_teacher: bool = False,
     ) -> PyTree[Array]:
-        """The mean of a function of a fresh sample over fields, noise and clusters.
+        """The mean of a function of a fresh sample over fields, noise and components of the inputs.
 
         **Arguments:**
 
@@ -159,18 +154,18 @@ class FieldProblem(Problem):
         - `power`: the highest power of the slopes of the loss in it.
         - `linear_in_teacher`: whether the function depends on the teacher fields linearly, apart from the loss. If the
           loss does not see them, it is then enough to integrate over the student fields, with the teacher fields at
-          their mean: that given the student fields, or, where the loss is smooth, that in the cluster (the rest follows
-          by Stein's lemma, also where Q is singular and there is no regression).
+          their mean: that given the student fields, or, where the loss is smooth, that in the component (the rest
+          follows by Stein's lemma, also where Q is singular and there is no regression).
         """
-        points = self.clusters is not None and self.clusters.are_points
+        points = self.inputs.are_points
         reduced = linear_in_teacher and not self.sees_teacher and not points
         covariance = state.Q if reduced else state.covariance
         field_rule = self.rule(averaging, fields=covariance.shape[-1], power=power)
         of_fields = functools.partial(_of_reduced_fields if reduced else _of_fields, function)
         regression = jnp.linalg.pinv(state.Q, hermitian=True) @ state.M if reduced and not self.smooth else None
-        readout, clusters = self.readout_of(state), self.clusters
+        readout = self.readout_of(state)
 
-        def in_cluster(mean, variance, label):
+        def in_component(mean, variance, label):
             numbers = (self, readout, label, variance, parameters)
             numbers = (numbers, mean, regression) if reduced else numbers
             center = mean[: self.width] if reduced and mean is not None else mean
@@ -179,23 +174,21 @@ class FieldProblem(Problem):
                 return _mean_over_noise(of_fields, center, numbers, field_rule)
             return expectation(of_fields, variance * covariance, numbers, field_rule, mean=center)
 
-        if clusters is None:
-            return in_cluster(None, jnp.ones(()), None)
-        values = jax.vmap(in_cluster)(clusters.field_means(state), clusters.spread, clusters.labels)
-        return jax.tree.map(lambda value: jnp.tensordot(clusters.probabilities, value, axes=1), values)
+        return self.inputs.average(in_component, state)
 
     def mean_rule(self, averaging: Averaging) -> Rule | Trapezoid | None:
         if averaging.rule is None and self.knows_moments:
             return None
         return self.rule(averaging).fields
 
-    def mean_moments(self, state: State, averaging: Averaging) -> Moments:
-        known = self.known_moments(state) if averaging.rule is None else None
+    def mean_moments(self, state: State, averaging: Averaging, transform: Any = None) -> Moments:
+        known = self.known_moments(state) if averaging.rule is None and transform is None else None
         if known is not None:
             return known
-        by_parts = self.smooth and not self.sees_teacher
+        by_parts = self.smooth and not self.sees_teacher and transform is None
         of_sample = _moments_and_curvature if by_parts else _sample_moments
-        averages = self.average(of_sample, None, state, averaging, linear_in_teacher=True)
+        linear = transform is None
+        averages = self.average(of_sample, transform, state, averaging, linear_in_teacher=linear)
         if not by_parts:
             return averages
         moments, curvature = averages
@@ -211,71 +204,81 @@ class FieldProblem(Problem):
             return None
         return self.rule(averaging, fields=self.width + self.teacher_width, power=4).fields
 
-    def increment_covariance(self, increment, parameters, state: State, averaging: Averaging) -> Float[Array, "n n"]:
-        known = self.known_second_moments(state) if averaging.rule is None else None
+    def increment_covariance(
+        self, increment, parameters, state: State, averaging: Averaging, transform: Any = None
+    ) -> Float[Array, "n n"]:
+        known = self.known_second_moments(state) if averaging.rule is None and transform is None else None
         if known is not None:
             return covariance_of_linear(increment, parameters, self.mean_moments(state, averaging), known)
         of_sample = functools.partial(_increment_and_square, increment)
-        first, second = self.average(of_sample, parameters, state, averaging, power=4)
+        first, second = self.average(of_sample, (parameters, transform), state, averaging, power=4)
         return second - jnp.outer(first, first)
 
     def single_risk(self, state: State, averaging: Averaging) -> Float[Array, ""]:
         known = self.known_risk(state) if averaging.rule is None else None
         return self.average(_loss, None, state, averaging, linear_in_teacher=True) if known is None else known
 
-    def exact_moments(self, state: State, draws: Draws, d: Float[Array, ""]) -> tuple[Moments, Bool[Array, ""]]:
+    def exact_moments(
+        self, state: State, draws: Draws, d: Float[Array, ""], transform: Any = None
+    ) -> tuple[Moments, Bool[Array, ""]]:
         r"""`Moments` of a batch in dimension d.
 
-        Of the inputs, a step needs the fields $u_b = L y_b$ with $L L^\top$ the overlaps of all weights and $y_b$ the
+        Of the inputs, a step needs the fields $u_b = L y_b$ with $L L^\top$ the overlaps of all vectors and $y_b$ the
         coordinates of an input in the frame that they span, and the Gram matrix
         $x_b \cdot x_c / d = (y_b \cdot y_c + (T T^\top)_{bc}) / d$. With more fields than dimensions the overlaps
         have rank d at most, and only as many columns of L count as the input has coordinates.
 
-        Holds for Gaussian inputs and clusters, any d >= 1 and any rank of the overlaps.
+        Holds for inputs that are Gaussian in each component, any d >= 1 and any rank of the overlaps.
         """
         p, k, B = self.width, self.teacher_width, draws.noise.shape[-1]
+        students, teachers, *own = state.families
         # Teachers first: with more fields than dimensions, the columns left without a pivot are then those of students.
-        order = jnp.asarray([*range(p, p + k), *range(p)])
-        factor, in_use = psd_factor(state.covariance[order][:, order])
+        factor, in_use = psd_factor(state.gram(teachers, students, *own))
         in_use = in_use & (jnp.cumsum(in_use) <= d)  # a pivot beyond the d-th is rounding, whatever its size
         factor = jnp.where(in_use, factor, 0.0)
         # Every input has d coordinates: those that the fields see, then unseen ones. Columns without a pivot are
         # unseen coordinates too, as many as there is room for.
         room = d - jnp.sum(in_use)
-        seen = jnp.where(in_use | (jnp.cumsum(~in_use) <= room), draws.normals, 0.0)
-        unseen, label, clusters = draws.triangle, None, self.clusters
-        assert unseen is not None
-        if clusters is not None:
-            scale = jnp.sqrt(clusters.spread)[draws.cluster][:, None]
-            seen = scale * seen + clusters.means[draws.cluster] @ factor[:k]
-            unseen, label = scale * unseen, clusters.labels[draws.cluster]
+        normals = jnp.where(in_use | (jnp.cumsum(~in_use) <= room), draws.normals, 0.0)
+        assert draws.triangle is not None
+        seen = self.inputs.seen(normals, draws.component, factor[:k])
+        unseen = self.inputs.unseen(draws.triangle, draws.component)
         fields = seen @ factor.T
-        student, teacher = fields[:, k:], fields[:, :k]
-        slopes, readout_gradient = jax.vmap(self.gradients, in_axes=(0, 0, 0, None, 0))(
-            student, teacher, draws.noise, self.readout_of(state), label
-        )
+        teacher, student, *others = jnp.split(fields, [k + p * number for number in range(1 + len(own))], axis=1)
         gram = (seen @ seen.T + unseen @ unseen.T) / d
+        slopes, readout_gradient = self._batch_gradients(
+            student, teacher, draws, self.readout_of(state), gram, transform
+        )
         moments = Moments(
             student=slopes.T @ student / B,
             teacher=slopes.T @ teacher / B,
             square=slopes.T @ gram @ slopes / B**2,
             readout=None if readout_gradient is None else jnp.mean(readout_gradient, axis=0),
+            own={family: slopes.T @ field / B for family, field in zip(own, others, strict=True)},
         )
         return moments, is_bounded(student, slopes)
 
-    def vector_gradient(self, weights, teacher_weights, readout, draws: Draws):
-        inputs, label, clusters = draws.normals, None, self.clusters
-        B, d = inputs.shape
-        if clusters is not None:
-            means = clusters.means[draws.cluster] @ teacher_weights / d**0.5
-            inputs = jnp.sqrt(clusters.spread)[draws.cluster][:, None] * inputs + means
-            label = clusters.labels[draws.cluster]
+    def vector_gradient(self, weights, teacher_weights, readout, draws: Draws, transform: Any = None):
+        B, d = draws.normals.shape
+        inputs = self.inputs.vectors(draws.normals, draws.component, teacher_weights)
         student, teacher = inputs @ weights.T / d**0.5, inputs @ teacher_weights.T / d**0.5
-        slopes, gradient = jax.vmap(self.gradients, in_axes=(0, 0, 0, None, 0))(
-            student, teacher, draws.noise, self.readout if readout is None else readout, label
-        )
+        readout = self.readout if readout is None else readout
+        gram = None if transform is None else inputs @ inputs.T / d
+        slopes, gradient = self._batch_gradients(student, teacher, draws, readout, gram, transform)
         mean_gradient = None if gradient is None else jnp.mean(gradient, axis=0)
         return slopes.T @ inputs / (B * d**0.5), mean_gradient, is_bounded(student, slopes)
+
+    def _batch_gradients(self, student, teacher, draws: Draws, readout, gram, transform):
+        """The slopes that a step on a batch uses, and the derivatives of the losses by the readout."""
+        label = self.inputs.label(draws.component)
+
+        def of_batch(student):
+            return jax.vmap(self.gradients, in_axes=(0, 0, 0, None, 0))(student, teacher, draws.noise, readout, label)
+
+        slopes, readout_gradient = of_batch(student)
+        if transform is not None:
+            slopes = transform.used_slopes(lambda fields: of_batch(fields)[0], student, gram)
+        return slopes, readout_gradient
 
 
 def _stand_in(problem: FieldProblem) -> tuple:
@@ -293,7 +296,7 @@ def _loss_of_all(static: FieldProblem, structure, shapes: tuple) -> tuple[Callab
     arrays = jax.tree.unflatten(structure, [np.full(shape, 2.0) for shape in shapes])
     problem = eqx.combine(arrays, static)
     p, k = problem.width, problem.teacher_width
-    label = None if problem.clusters is None else problem.clusters.labels[0]
+    label = problem.inputs.label(0)
 
     def loss(fields):
         noise = fields[p + k] if problem.noise_nodes is None else 0.0
@@ -344,9 +347,9 @@ def _loss(problem: FieldProblem, sample: Sample, parameters):
     return problem.loss(sample.student, sample.teacher, sample.noise, sample.readout, sample.label)
 
 
-def _sample_moments(problem: FieldProblem, sample: Sample, parameters) -> Moments:
+def _sample_moments(problem: FieldProblem, sample: Sample, transform) -> Moments:
     return problem.sample_moments(
-        sample.student, sample.teacher, sample.noise, sample.readout, sample.label, sample.variance
+        sample.student, sample.teacher, sample.noise, sample.readout, sample.label, sample.variance, transform
     )
 
 
@@ -361,5 +364,6 @@ def _moments_and_curvature(problem: FieldProblem, sample: Sample, parameters) ->
 
 
 def _increment_and_square(increment, problem: FieldProblem, sample: Sample, parameters):
-    vector = increment(_sample_moments(problem, sample, None), parameters)
+    given, transform = parameters
+    vector = increment(_sample_moments(problem, sample, transform), given)
     return vector, jnp.outer(vector, vector)

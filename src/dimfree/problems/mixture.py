@@ -18,8 +18,8 @@ from ..gaussian.two_relus import ReluAverages, relu_averages
 from ..printing import as_call
 from ..state import State
 from .base import Moments
-from .clusters import Clusters
 from .field_problem import FieldProblem
+from .inputs import Clusters
 from .two_layer import Normalisation, scale_of
 
 
@@ -137,10 +137,6 @@ class Mixture(FieldProblem):
             readout=self.readout,
             normalisation=self.normalisation,
         )
-
-    @property
-    def clusters(self) -> Clusters:
-        return self.inputs
 
     @property
     def teacher_width(self) -> int:

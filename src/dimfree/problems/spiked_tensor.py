@@ -1,15 +1,19 @@
 """Finding a direction hidden in a noisy tensor."""
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import jax.scipy.linalg
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
-from ..errors import nonnegative_number, positive_integer
+from ..errors import InvalidInput, nonnegative_number, positive_integer
+from ..gaussian.factor import psd_factor
 from ..gaussian.rules import Averaging
 from ..state import State
 from .base import Draws, Moments, Problem, covariance_of_linear, is_bounded
+from .inputs import StandardInputs
 
 
 class SpikedTensor(Problem):
@@ -66,6 +70,10 @@ class SpikedTensor(Problem):
         return True
 
     @property
+    def inputs(self) -> StandardInputs:
+        return StandardInputs()
+
+    @property
     def knows_moments(self) -> bool:
         return True
 
@@ -77,7 +85,8 @@ class SpikedTensor(Problem):
         Q, M, P = state.Q[0, 0], state.M[0, 0], state.P[0, 0]
         return self.snr**2 * P**self.order - 2 * self.snr * M**self.order + Q**self.order
 
-    def mean_moments(self, state: State, averaging: Averaging) -> Moments:
+    def mean_moments(self, state: State, averaging: Averaging, transform: Any = None) -> Moments:
+        _refuse(transform)
         signal, shrink, noise = self._gradient(state)
         Q, M, P = state.Q, state.M, state.P
         return Moments(
@@ -87,7 +96,10 @@ class SpikedTensor(Problem):
             readout=None,
         )
 
-    def increment_covariance(self, increment, parameters, state: State, averaging: Averaging) -> Float[Array, "n n"]:
+    def increment_covariance(
+        self, increment, parameters, state: State, averaging: Averaging, transform: Any = None
+    ) -> Float[Array, "n n"]:
+        _refuse(transform)
         mean = self.mean_moments(state, averaging)
         _, _, noise = self._gradient(state)
         k, Q, M, P = self.order, state.Q[0, 0], state.M[0, 0], state.P[0, 0]
@@ -98,29 +110,38 @@ class SpikedTensor(Problem):
         covariance = jax.scipy.linalg.block_diag(seen, jnp.zeros((1, 1)))
         return covariance_of_linear(increment, parameters, mean, covariance + jnp.outer(flat, flat))
 
-    def exact_moments(self, state: State, draws: Draws, d: Float[Array, ""]) -> tuple[Moments, Bool[Array, ""]]:
-        r"""`Moments` of a batch in dimension d, in the plane of x and v and the length of what is left of the noise."""
+    def exact_moments(
+        self, state: State, draws: Draws, d: Float[Array, ""], transform: Any = None
+    ) -> tuple[Moments, Bool[Array, ""]]:
+        r"""`Moments` of a batch in dimension d, in the frame of all vectors, and the length of the noise outside.
+
+        The first axis of the frame is along x, the second in the plane of x and v.
+        """
+        _refuse(transform)
         signal, shrink, noise = self._gradient(state)
-        Q, M, P = state.Q[0, 0], state.M[0, 0], state.P[0, 0]
-        length = jnp.sqrt(Q)
-        safe = jnp.where(length > 0, length, 1.0)
-        along = M / safe  # v in the plane: along x, and across
-        across = jnp.sqrt(jnp.maximum(P - along**2, 0.0))
-        normals = jnp.mean(draws.normals, axis=0)
+        factor, in_use = psd_factor(state.gram(*state.families))
+        in_use = in_use & (jnp.cumsum(in_use) <= d)
+        factor = jnp.where(in_use, factor, 0.0)
+        room = d - jnp.sum(in_use)
+        # Axes that no vector has a part of are coordinates of the noise too, as many as there is room for.
+        normals = jnp.where(in_use | (jnp.cumsum(~in_use) <= room), jnp.mean(draws.normals, axis=0), 0.0)
+        along = jnp.ones(normals.shape).at[0].set(self.order**0.5)
         assert draws.triangle is not None
         rest = jnp.sum(jnp.mean(draws.triangle, axis=0) ** 2)
-        gradient_along = shrink * length - signal * along - jnp.sqrt(noise * self.order) * normals[0]
-        # In one dimension nothing is across x, and no noise goes there.
-        gradient_across = -signal * across - jnp.where(d > 1, jnp.sqrt(noise) * normals[1], 0.0)
+        gradient = shrink * factor[0] - signal * factor[1] - jnp.sqrt(noise) * along * normals
+        products = factor @ gradient
+        own = state.families[2:]
         moments = Moments(
-            student=(gradient_along * length)[None, None],
-            teacher=(gradient_along * along + gradient_across * across)[None, None],
-            square=((gradient_along**2 + gradient_across**2 + noise * rest) / d)[None, None],
+            student=products[0][None, None],
+            teacher=products[1][None, None],
+            square=((gradient @ gradient + noise * rest) / d)[None, None],
             readout=None,
+            own={family: products[2 + number][None, None] for number, family in enumerate(own)},
         )
-        return moments, is_bounded(length, gradient_along)
+        return moments, is_bounded(jnp.sqrt(state.Q[0, 0]), gradient[0])
 
-    def vector_gradient(self, weights, teacher_weights, readout, draws: Draws):
+    def vector_gradient(self, weights, teacher_weights, readout, draws: Draws, transform: Any = None):
+        _refuse(transform)
         d = weights.shape[-1]
         state = State(Q=weights @ weights.T / d, M=weights @ teacher_weights.T / d)
         signal, shrink, noise = self._gradient(state)
@@ -137,3 +158,11 @@ class SpikedTensor(Problem):
         """The gradient is -signal v + shrink x + noise^1/2 times a normal vector (k times the variance along x)."""
         k, Q, M = self.order, state.Q[0, 0], state.M[0, 0]
         return 2 * self.snr * k * M ** (k - 1), 2 * k * Q ** (k - 1), 4 * k * Q ** (k - 1)
+
+
+def _refuse(transform: Any) -> None:
+    if transform is not None:
+        raise InvalidInput(
+            f"{transform!r} changes the slopes of the loss by the fields of a sample, and a spiked tensor has none. "
+            "Use another algorithm, such as dimfree.OnlineSGD."
+        )

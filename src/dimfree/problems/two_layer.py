@@ -3,7 +3,7 @@
 import abc
 import functools
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ from ..printing import as_call
 from ..state import State, WideState
 from .base import Moments
 from .field_problem import FieldProblem
+from .inputs import StandardInputs
 from .wide import wide_risk
 
 Normalisation = Literal["mean", "sqrt", "sum"]
@@ -95,6 +96,10 @@ class Network(FieldProblem):
     @abc.abstractmethod
     def exact_nodes(self) -> int | None:
         """Gauss-Hermite nodes for each teacher field that are exact; None where some average is no polynomial."""
+
+    @property
+    def inputs(self) -> StandardInputs:
+        return StandardInputs()
 
     @property
     def irreducible_risk(self) -> Float[Array, ""]:
@@ -240,12 +245,28 @@ class TwoLayer(Network):
         integrals = self.product_integrals(averaging)
         return super().mean_rule(averaging) if integrals is None else integrals.rule(self.seen_fields)
 
-    def mean_moments(self, state: State, averaging: Averaging) -> Moments:
-        integrals = self.product_integrals(averaging)
-        return super().mean_moments(state, averaging) if integrals is None else self._moments(state, integrals)
+    def mean_moments(self, state: State, averaging: Averaging, transform: Any = None) -> Moments:
+        integrals = self.product_integrals(averaging) if transform is None else None
+        if integrals is None:
+            return super().mean_moments(state, averaging, transform)
+        return self._moments(state, integrals)
 
     def known_moments(self, state: State) -> Moments | None:
         return None if self.closed_integrals is None else self._moments(state, self.closed_integrals)
+
+    def sensitivity(self, state: State, moments: Moments) -> Float[Array, "p r"]:
+        r"""In closed form where averages are: $\mathbb{E}[s_i f]$ is linear in the covariances of f with the fields.
+
+        So that of fields f of which the a-th has covariance one with $u_a$ alone is A itself.
+        """
+        if self.closed_integrals is None:
+            return super().sensitivity(state, moments)
+        covariance, weights = state.covariance, self.output_weights(state)
+        identity = jnp.eye(weights.size)
+        enlarged = jnp.block([[covariance, identity], [identity, 2 * identity]])
+        unseen = jnp.concatenate([weights, jnp.zeros_like(weights)])
+        gradient = self.closed_integrals.gradient(enlarged, unseen, self.width)
+        return weights[: self.width, None] * gradient[:, weights.size :]
 
     def _moments(self, state: State, integrals: ActivationIntegrals) -> Moments:
         r"""$\mathbb{E}[s u^\top]$ and $\mathbb{E}[s s^\top]$ from the Saad-Solla integrals $I_2, I_3, I_4$."""

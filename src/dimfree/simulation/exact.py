@@ -5,24 +5,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..algorithms import OnlineSGD
+from ..algorithms.online import OnlineAlgorithm
 from ..gaussian.chi_square import chi_square
 from ..problems import Draws, Problem
 from ..state import State
-from .clusters import clusters_of
 
 
-def draw(key: PRNGKeyArray, problem: Problem, block: int, batch_size: int, d: Float[Array, ""]) -> Draws:
+def draw(key: PRNGKeyArray, problem: Problem, algorithm: OnlineAlgorithm, block: int, d: Float[Array, ""]) -> Draws:
     r"""Random numbers for `block` steps.
 
-    The triangle T is Bartlett's: for the part of the inputs orthogonal to all weights,
-    $x_b \cdot x_c = (T T^\top)_{bc}$, with chi-square variables of $d - p - k - b$ degrees of freedom on its diagonal.
+    The triangle T is Bartlett's: for the part of the inputs orthogonal to all vectors,
+    $x_b \cdot x_c = (T T^\top)_{bc}$, with chi-square variables on its diagonal, of $d - n - b$ degrees of freedom
+    for n vectors.
     """
     field_key, diagonal_key, lower_key = jax.random.split(key, 3)
-    fields = problem.width + problem.teacher_width
+    batch_size = algorithm.batch_size
+    fields = problem.width * (1 + len(algorithm.own)) + problem.teacher_width
     # All normals in one draw: every further one costs a third of a second of compilation.
-    clustered = problem.cluster_probabilities is not None
-    normals = jax.random.normal(field_key, (block, batch_size, fields + 1 + clustered))
+    several = problem.inputs.components > 1
+    normals = jax.random.normal(field_key, (block, batch_size, fields + 1 + several))
     left = jnp.maximum(d - fields - jnp.arange(batch_size), 0.0)
     squares = chi_square(diagonal_key, jnp.tile(left, block)).reshape(block, batch_size)
     triangle = jnp.sqrt(squares)[..., None] * jnp.eye(batch_size)
@@ -33,14 +34,19 @@ def draw(key: PRNGKeyArray, problem: Problem, block: int, batch_size: int, d: Fl
     return Draws(
         normals=normals[..., :fields],
         noise=normals[..., fields],
-        cluster=clusters_of(problem, normals[..., -1]),
+        component=problem.inputs.component(normals[..., -1]),
         triangle=triangle,
     )
 
 
 def advance(
-    problem: Problem, algorithm: OnlineSGD, state: State, draws: Draws, d: Float[Array, ""], alpha: Float[Array, ""]
+    problem: Problem,
+    algorithm: OnlineAlgorithm,
+    state: State,
+    draws: Draws,
+    d: Float[Array, ""],
+    alpha: Float[Array, ""],
 ) -> tuple[State, Array]:
     """One step of SGD in dimension d on the State; its law is exactly that of SGD on the vectors."""
-    moments, bounded = problem.exact_moments(state, draws, d)
+    moments, bounded = problem.exact_moments(state, draws, d, algorithm.transform)
     return algorithm.step(state, moments, 1 / d, alpha), bounded

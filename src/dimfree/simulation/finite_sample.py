@@ -14,7 +14,7 @@ from ..algorithms import OnlineSGD, ReusedData
 from ..errors import InvalidInput, check_key, check_memory, free_memory, in_bytes, is_concrete, positive_integer, shown
 from ..problems.base import check_problem
 from ..problems.field_problem import FieldProblem
-from ..state import State, check_state
+from ..state import STUDENTS, TEACHERS, State, check_state
 from ..trajectory import Outcome, Trajectory, bytes_of_state, check_starts, provenance, save_alphas, steps_at
 from . import vectors
 from .devices import devices_for, in_parts, joined, parts_for, spread
@@ -156,7 +156,8 @@ def _vectors(states: State, keys, d: int) -> tuple[Float[Array, "runs p d"], Flo
 
     def of_run(state, key):
         turned = State(Q=state.P, M=state.M.T, P=state.Q)  # teachers first, so that they depend on P alone
-        teacher, students = vectors.embed(turned, d)
+        embedded = vectors.embed(turned, d)
+        teacher, students = embedded[STUDENTS], embedded[TEACHERS]
         frame = jnp.linalg.qr(jax.random.normal(key, (d - k, directions)))[0] if directions else jnp.zeros((0, 0))
         outside = students[:, k : k + directions] @ frame.T
         return jnp.concatenate([students[:, :k], outside], axis=1) if directions else students, teacher
@@ -180,7 +181,7 @@ def _states(problem: FieldProblem, algorithm: ReusedData, start, runs: int, d: i
     if np.abs(P - P[0]).max() > 1e-12:
         raise InvalidInput("The starts have different P; the teachers of all runs must be the same.")
     if states.width + states.teacher_width > d:
-        for run in range(runs if start.Q.ndim == 3 else 1):
+        for run in range(runs if start.batch_shape else 1):
             state = State(states.Q[run], states.M[run], states.P[run])
             vectors.embed(state, d)  # says in words when it cannot be done
     return states
@@ -191,7 +192,7 @@ def _states(problem: FieldProblem, algorithm: ReusedData, start, runs: int, d: i
 
 def _check(problem: Any, algorithm: Any) -> None:
     check_problem(problem)
-    if not isinstance(problem, FieldProblem) or problem.clusters is not None:
+    if not isinstance(problem, FieldProblem) or not problem.inputs.is_standard:
         raise InvalidInput(
             f"problem = {shown(problem)} was given; reused data are simulated for losses of local fields with standard "
             "Gaussian inputs, such as dimfree.PhaseRetrieval() or dimfree.LocalFields(...)."

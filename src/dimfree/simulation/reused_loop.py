@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from ..algorithms import ReusedData
 from ..problems.field_problem import FieldProblem
-from ..state import State
+from ..state import STUDENTS, TEACHERS, State
 from ..trajectory import Outcome
 from . import vectors
 from .devices import PATIENCE, Progress, at_once, joined, on_each
@@ -71,7 +71,8 @@ class Runs(eqx.Module):
         """The overlaps of every run."""
 
         def of_run(weights, readout):
-            return vectors.observe(weights.astype(job.teacher_weights.dtype), job.teacher_weights, readout)
+            weights = weights.astype(job.teacher_weights.dtype)
+            return vectors.observe({STUDENTS: weights, TEACHERS: job.teacher_weights}, readout)
 
         return _of_runs(of_run)(self.weights, self.readout)
 

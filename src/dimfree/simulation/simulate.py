@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import ArrayLike
 
-from ..algorithms import OnlineSGD
-from ..algorithms.online import check_online_sgd
+from ..algorithms.online import OnlineAlgorithm, check_online
 from ..errors import InvalidInput, check_key, check_memory, in_bytes, is_concrete, positive_integer
 from ..problems import Problem
 from ..problems.base import check_problem
@@ -26,7 +25,7 @@ _MEMORY = 2**30  # bytes that the runs under way may take, unless told otherwise
 
 def simulate(
     problem: Problem,
-    algorithm: OnlineSGD,
+    algorithm: OnlineAlgorithm,
     start: State,
     d: int,
     alpha: float | ArrayLike | Array,
@@ -58,7 +57,7 @@ def simulate(
     - `progress`: whether to say what it will cost and show how far it is.
     """
     check_problem(problem)
-    check_online_sgd(algorithm)
+    check_online(algorithm)
     d = positive_integer(d, "d")
     runs = positive_integer(runs, "runs")
     memory = positive_integer(memory, "memory")
@@ -79,8 +78,9 @@ def simulate(
     )
     check_memory(lanes * bytes_per_run + results, cost, "Take fewer runs, fewer times (alpha), or method='exact'.")
     states = check_starts(problem, start, runs, trained=algorithm.readout_rate is not None)
-    check_state(states if start.Q.ndim == 3 else start, sphere=algorithm.sphere)
-    vectors.check_rank(states if start.Q.ndim == 3 else start, d)
+    check_state(states if start.batch_shape else start, sphere=algorithm.sphere)
+    vectors.check_rank(states if start.batch_shape else start, d)
+    states = algorithm.begin(states)
     dimension = jnp.asarray(d, float) if method == "exact" else d
     keys = jax.random.split(key, runs)
     job = _Job(problem, algorithm, stop, jnp.asarray(save_steps), dimension)
@@ -107,7 +107,7 @@ class _Job(eqx.Module):
     """What every run does."""
 
     problem: Problem
-    algorithm: OnlineSGD
+    algorithm: OnlineAlgorithm
     stop: Callable[[State], Array] | None
     save_steps: Int[Array, " times"]
     d: Float[Array, ""] | int  # a number to compute with, or the length of vectors
@@ -122,7 +122,7 @@ class _Job(eqx.Module):
         batch = algorithm.batch_size
         return {
             "load": lambda run: jax.tree.map(lambda leaf: leaf[run], states),
-            "draw": lambda key: exact.draw(key, problem, BLOCK, batch, d),
+            "draw": lambda key: exact.draw(key, problem, algorithm, BLOCK, d),
             "advance": jax.vmap(
                 lambda state, draws, step: exact.advance(problem, algorithm, state, draws, d, step * batch / d)
             ),
@@ -136,14 +136,11 @@ class _Job(eqx.Module):
 
         def load(run):
             state = jax.tree.map(lambda leaf: leaf[run], states)
-            return (*vectors.embed(state, d), state.readout)
+            return vectors.embed(state, d), state.readout
 
         def advance(moving, draws, step):
-            weights, teacher_weights, readout = moving
-            moved, finite = vectors.advance(
-                problem, algorithm, weights, readout, teacher_weights, draws, step * batch / d
-            )
-            return (moved[0], teacher_weights, moved[1]), finite
+            now, readout = moving
+            return vectors.advance(problem, algorithm, now, readout, draws, step * batch / d)
 
         return {
             "load": load,
@@ -154,8 +151,9 @@ class _Job(eqx.Module):
         }
 
 
-def _bytes_per_run(problem: Problem, algorithm: OnlineSGD, d: int, method: str) -> int:
-    fields, batch = problem.width + problem.teacher_width, algorithm.batch_size
+def _bytes_per_run(problem: Problem, algorithm: OnlineAlgorithm, d: int, method: str) -> int:
+    fields = problem.width * (1 + len(algorithm.own)) + problem.teacher_width
+    batch = algorithm.batch_size
     state = fields**2 + 2 * problem.width
     if method == "vectors":
         return 8 * (2 * batch * d + 3 * fields * d + 3 * state)

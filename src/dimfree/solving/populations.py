@@ -461,7 +461,7 @@ def _check(problem: Problem, algorithm: ReusedData, start: State, flow: bool) ->
             f"algorithm = {shown(algorithm)} was given; dmft is for reused data (dimfree.GradientDescent, "
             "PersistentSGD, ...). For fresh samples use dimfree.ode."
         )
-    if not isinstance(problem, FieldProblem) or problem.clusters is not None:
+    if not isinstance(problem, FieldProblem) or not problem.inputs.is_standard:
         raise InvalidInput(
             f"problem = {shown(problem)} was given; dmft needs a loss of local fields of standard inputs."
         )

@@ -1,6 +1,6 @@
 """Integrating a drift that jumps: clusters that are points, and neurons with a kink at zero."""
 
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..limits import MeanLimit
-from ..problems import FieldProblem
-from ..problems.clusters import Clusters
+from ..problems.inputs import Clusters
 from ..state import State
 from ..trajectory import Outcome
 
@@ -20,8 +19,7 @@ def slides(limit: MeanLimit) -> bool:
 
 
 def _points(limit: MeanLimit) -> Clusters | None:
-    clusters = limit.problem.clusters if isinstance(limit.problem, FieldProblem) else None
-    return clusters if clusters is not None and clusters.are_points else None
+    return cast(Clusters, limit.problem.inputs) if limit.problem.inputs.are_points else None
 
 
 @eqx.filter_jit
@@ -82,7 +80,7 @@ def _project(limit: MeanLimit, inverse_P, before: State, guess: State, there: St
     crossed = _differ(before, guess, points) | _differ(before, after, points)
     sent_back = crossed & (_fields(guess, points) * _fields(there, points) < 0)
     M = after.M
-    for c in range(points.number):
+    for c in range(points.components):
         normal = points.means[c] @ after.P
         length = normal @ points.means[c]
         excess = (M @ points.means[c]) / jnp.where(length > 0, length, 1.0)

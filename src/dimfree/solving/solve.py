@@ -78,11 +78,13 @@ def solve(
         check_key(key)
         begin = check_starts(limit.problem, begin, runs, trained=trained)
         check_state(begin, sphere=limit.algorithm.sphere)
+        begin = limit.algorithm.begin(begin)
     elif isinstance(limit, MeanFieldLimit):
         begin = limit.start(begin)
     else:
         begin = check_start(limit.problem, begin, trained=trained)
         check_state(begin, sphere=limit.algorithm.sphere)
+        begin = limit.algorithm.begin(begin)
     if isinstance(limit, DiffusionLimit):
         assert key is not None
         assert runs is not None

@@ -113,7 +113,7 @@ def _loop(job: Job, d: Float[Array, ""]) -> Loop:
         problem, algorithm, level, steps = jax.tree.map(
             lambda leaf: leaf[run // each], (job.problems, job.algorithms, job.levels, job.steps)
         )
-        state = jax.tree.map(lambda leaf: leaf[run], job.starts)
+        state = algorithm.begin(jax.tree.map(lambda leaf: leaf[run], job.starts))
         return Run(state, problem, algorithm, level, see(problem, state, level, steps))
 
     def advance(run_and_draws):
@@ -124,7 +124,7 @@ def _loop(job: Job, d: Float[Array, ""]) -> Loop:
 
     return Loop(
         load=load,
-        draw=lambda key: exact.draw(key, first[0], BLOCK, batch, d),
+        draw=lambda key: exact.draw(key, first[0], first[1], BLOCK, d),
         # In batches, because the risk may be an average over very many points.
         advance=lambda *lanes: map_in_batches(advance, lanes),
         observe=lambda run: run.seen,

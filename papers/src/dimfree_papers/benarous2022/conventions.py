@@ -134,7 +134,7 @@ def gaussian_starts(runs: int, d: int, width: int, directions: int, variance: fl
 
 def cluster_margins(problem: Mixture, state: State) -> np.ndarray:
     """What the network says at the centre of each cluster, with the sign of its label: positive where it is right."""
-    clusters = problem.clusters
+    clusters = problem.inputs
     fields = np.asarray(state.M @ clusters.means.T)  # (..., p, c)
     output = np.einsum("...p,...pc->...c", np.asarray(state.readout), np.maximum(fields, 0.0))
     return output * np.where(np.asarray(clusters.labels) > 0, 1.0, -1.0)

@@ -40,7 +40,7 @@ def _run(
     many = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], runs, axis=0), ring)
     around = simulate(problem, sgd, many, d, ring_times, runs=runs, key=jax.random.key(3))
     paths = solve(sde(at_infinity, sgd, d=d), ring, ring_times, runs=runs, steps=600, key=jax.random.key(4))
-    optimal = cluster_margins(problem, ends).min(axis=-1) > 0.5 * ring_level(_RIDGE, problem.clusters.number)
+    optimal = cluster_margins(problem, ends).min(axis=-1) > 0.5 * ring_level(_RIDGE, problem.inputs.components)
     centre = np.asarray(ring.M)
     return _Experiment(
         ends,
