@@ -3,9 +3,9 @@
 import importlib.metadata
 from typing import Any
 
-from .algorithms import OnlineSGD, PersistentSGD, ReusedData
+from .algorithms import OnlineAlgorithm, PersistentSGD, ReusedData
 from .errors import InvalidInput
-from .limits import DiffusionLimit, LinearNoiseLimit, MeanFieldLimit, MeanLimit, RescaledLimit
+from .limits import Limit, RescaledLimit
 from .printing import in_a_line
 from .problems import Problem
 from .solving import DMFTSolution
@@ -102,18 +102,12 @@ def cite(*objects: Any) -> str:
 
 
 def _sources(item: Any) -> tuple[str, ...]:
-    if isinstance(item, Problem):
+    if isinstance(item, Problem | Limit):
         return item.sources
     if isinstance(item, PersistentSGD):
         return _LIMITS["dynamical mean-field theory"]
-    if isinstance(item, OnlineSGD | ReusedData):
+    if isinstance(item, OnlineAlgorithm | ReusedData):
         return ()
-    if isinstance(item, MeanLimit):
-        return (*item.problem.sources, *_LIMITS["ODE" if item.second_order else "gradient flow"])
-    if isinstance(item, MeanFieldLimit):
-        return (*item.problem.sources, *_LIMITS["mean field"])
-    if isinstance(item, DiffusionLimit | LinearNoiseLimit):
-        return (*item.problem.sources, *_LIMITS["SDE"])
     if isinstance(item, RescaledLimit):
         return _LIMITS["rescaled"]
     if isinstance(item, DMFTSolution):

@@ -319,12 +319,14 @@ class Entries(NamedTuple):
 
     def pack(self, blocks: Float[Array, "*batch blocks rows columns"]) -> Float[Array, "*batch n"]:
         found = blocks[(..., *self.indices)]
-        return found.reshape(*found.shape[:-2], -1)
+        return found.reshape(*found.shape[:-2], found.shape[-2] * found.shape[-1])
 
     def unpack(self, numbers: Float[Array, "*batch n"], like: Float[Array, "blocks rows columns"]) -> Array:
-        numbers = numbers.reshape(*numbers.shape[:-1], like.shape[-3], -1)
+        numbers = numbers.reshape(*numbers.shape[:-1], like.shape[-3], len(self.indices[0]))
         if self.pair[0] != self.pair[1]:
             return numbers.reshape(*numbers.shape[:-1], self.rows, self.columns)
+        if not numbers.shape[-1]:  # one student on the sphere
+            return jnp.broadcast_to(like, (*numbers.shape[:-2], *like.shape[-3:]))
         matrix = numbers[..., _triangle_index(self.rows, self.normalised)]
         # The index of the diagonal is arbitrary: the diagonal does not move and is that of the start.
         return jnp.where(np.eye(self.rows, dtype=bool), like, matrix) if self.normalised else matrix

@@ -22,8 +22,18 @@ NAMES: dict[Home, tuple[str, ...]] = {
         "Mixture.xor",
         "SpikedTensor",
     ),
-    "algorithm": ("OnlineSGD", "GradientDescent", "MultiPassSGD", "PersistentSGD", "Langevin"),
+    "algorithm": (
+        "OnlineSGD",
+        "Momentum",
+        "HeavyBall",
+        "GradientDescent",
+        "MultiPassSGD",
+        "PersistentSGD",
+        "Langevin",
+    ),
 }
+# What may stand beside an algorithm that uses each sample once, as further arguments of it: a class and its argument.
+BESIDE = {"average": ("Averaged", "forgetting"), "weight_decay": ("WeightDecay", "decay")}
 
 
 # Arguments that are lists of numbers.
@@ -51,7 +61,19 @@ def find(home: Home, name: Any) -> str:
 
 def parameters(home: Home, name: str) -> dict[str, inspect.Parameter]:
     """The arguments that the problem or algorithm of that name takes."""
-    return dict(inspect.signature(_constructor(home, name)).parameters)
+    found = dict(inspect.signature(_constructor(home, name)).parameters)
+    return found | _beside() if home == "algorithm" and is_online(name) else found
+
+
+def is_online(name: str) -> bool:
+    """Whether the algorithm of that name uses each sample once."""
+    from .algorithms import OnlineAlgorithm
+
+    return issubclass(_constructor("algorithm", name), OnlineAlgorithm)  # pyright: ignore[reportArgumentType]
+
+
+def _beside() -> dict[str, inspect.Parameter]:
+    return {name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in BESIDE}
 
 
 def make(home: Home, name: str, arguments: dict[str, Any], *, spelled: Callable[[str], str] = str) -> Any:
@@ -75,8 +97,13 @@ def make(home: Home, name: str, arguments: dict[str, Any], *, spelled: Callable[
         raise InvalidInput(f"The {home} {name} needs {_listed(map(spelled, absent), ' and ')}.")
     for argument, value in arguments.items():
         _check_plain(name, spelled(argument), known[argument], value)
+    beside = {each: arguments[each] for each in BESIDE if arguments.get(each) is not None}
     try:
-        return _constructor(home, name)(**arguments)
+        made = _constructor(home, name)(**{each: arguments[each] for each in arguments if each not in BESIDE})
+        for each, value in beside.items():
+            kind, argument = BESIDE[each]
+            made = _constructor(home, kind)(made, **{argument: value})
+        return made
     except TypeError as error:
         raise InvalidInput(f"The {home} {name} was given {_listed(arguments)}: {error}") from error
 

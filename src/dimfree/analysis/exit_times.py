@@ -322,7 +322,7 @@ def dressed_exits(
     The noise is Gaussian with the covariance of [`linear_noise`] along the path without overlap, on which all random
     starts lie up to O(d^-1/2).
     """
-    noisy = LinearNoiseLimit(limit, as_dimension(d))
+    noisy = LinearNoiseLimit(mean=limit, d=as_dimension(d))
     covariance = solve(noisy, centre(limit.problem), np.array([0.0, noise_at])).covariance
     assert covariance is not None
     early, at_noise = _ode_exits(limit, starts, noise_at, stop)
@@ -355,7 +355,7 @@ def exits_of(trajectory: Trajectory) -> Float[Array, "*runs"]:
 
 
 def _diffusion_exits(limit: MeanLimit, starts: State, d: int, horizon: float, stop, key) -> np.ndarray:
-    noisy = DiffusionLimit(limit, as_dimension(d))
+    noisy = DiffusionLimit(mean=limit, d=as_dimension(d))
     times, runs = np.array([0.0, horizon]), starts.Q.shape[0]
     return np.asarray(exits_of(solve(noisy, starts, times, stop=stop, runs=runs, steps=_SDE_STEPS, key=key)))
 

@@ -24,7 +24,7 @@ from .output import (
 from .statement import states
 
 if TYPE_CHECKING:
-    from ..algorithms import OnlineSGD
+    from ..algorithms import OnlineAlgorithm
     from ..problems import Problem
     from ..state import State
     from ..trajectory import Trajectory
@@ -45,7 +45,7 @@ Overlap = Annotated[
 @states
 def solve(
     problem: "Problem",
-    sgd: "OnlineSGD",
+    sgd: "OnlineAlgorithm",
     limit: Annotated[LimitName, typer.Option(help="Which limit.")] = "ode",
     alpha: Alpha = 20.0,
     dimension: Dimension = 3_000,
@@ -113,7 +113,7 @@ def solve(
 @states
 def simulate(
     problem: "Problem",
-    sgd: "OnlineSGD",
+    sgd: "OnlineAlgorithm",
     dimension: Dimension = 3_000,
     alpha: Alpha = 20.0,
     runs: Annotated[int, typer.Option(help="Independent runs.")] = 64,
@@ -181,7 +181,7 @@ def simulate(
 @states
 def check(
     problem: "Problem",
-    sgd: "OnlineSGD",
+    sgd: "OnlineAlgorithm",
     alpha: Annotated[float | None, typer.Option(help="How far [default: about one learning time].")] = None,
     dimensions: Annotated[
         str, typer.Option(metavar="NUMBERS", help="The values of d, separated by commas.")
@@ -243,7 +243,7 @@ def check(
     raise typer.Exit(0 if result.agrees else 1)
 
 
-def make_limit(name: LimitName, problem: "Problem", sgd: "OnlineSGD", d: int, tolerance: float = 1e-6) -> Any:
+def make_limit(name: LimitName, problem: "Problem", sgd: "OnlineAlgorithm", d: int, tolerance: float = 1e-6) -> Any:
     """The limit of that name; d is for those that depend on it."""
     if name in ("ode", "gradient-flow"):
         return (dimfree.ode if name == "ode" else dimfree.gradient_flow)(problem, sgd, tolerance=tolerance)
@@ -322,7 +322,7 @@ def _record(trajectory: "Trajectory") -> dict[str, Any]:
     }
 
 
-def _overlaps(trajectory: "Trajectory", sgd: "OnlineSGD") -> dict[str, Any]:
+def _overlaps(trajectory: "Trajectory", sgd: "OnlineAlgorithm") -> dict[str, Any]:
     """Columns of a table: risk and overlaps, the larger the network the fewer of them."""
     import numpy as np
 
@@ -344,7 +344,7 @@ def _overlaps(trajectory: "Trajectory", sgd: "OnlineSGD") -> dict[str, Any]:
 
 
 def _print_times(
-    title: str, problem: "Problem", sgd: "OnlineSGD", columns: dict[str, Any], made: "dict[str, Trajectory]"
+    title: str, problem: "Problem", sgd: "OnlineAlgorithm", columns: dict[str, Any], made: "dict[str, Trajectory]"
 ) -> None:
     """A table over a few of the times, how averages were taken, and how runs ended that did not complete."""
     import numpy as np

@@ -12,7 +12,7 @@ from .output import AsJson, plainly, print_json
 from .statement import states
 
 if TYPE_CHECKING:
-    from ..algorithms import OnlineSGD
+    from ..algorithms import OnlineAlgorithm
     from ..problems import Problem
 
 
@@ -35,7 +35,7 @@ def doctor(as_json: AsJson = False) -> None:
 @states
 def cite(
     problem: "Problem",
-    sgd: "OnlineSGD",
+    sgd: "OnlineAlgorithm",
     limit: Annotated[LimitName, typer.Option(help="The limit that you used.")] = "ode",
     as_json: AsJson = False,
 ) -> None:

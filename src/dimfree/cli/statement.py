@@ -12,7 +12,7 @@ from .. import stating
 from .output import invalid, plainly
 
 if TYPE_CHECKING:
-    from ..algorithms import OnlineSGD
+    from ..algorithms import OnlineAlgorithm
     from ..problems import Problem
 
 _PROBLEM, _ALGORITHM = "PhaseRetrieval", "OnlineSGD"
@@ -24,6 +24,7 @@ def _complete(incomplete: str) -> list[str]:
     return [name for name in map(stating.dashed, stating.NAMES["problem"]) if name.startswith(incomplete)]
 
 
+_ONLINE = "online-sgd, momentum, heavy-ball"
 _LISTED = ", ".join(map(stating.dashed, stating.NAMES["problem"])).replace("mixture,", "mixture (in a --file),")
 
 
@@ -70,6 +71,10 @@ def _problem(
 
 
 def _algorithm(
+    algorithm: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help=f"One of {_ONLINE} [default: online-sgd]."),
+    ] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Step size [default: 0.1].")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Fresh samples in a step [default: 1].")] = None,
     sphere: Annotated[
@@ -78,6 +83,17 @@ def _algorithm(
     ridge: Annotated[float | None, typer.Option(help="Strength of the penalty on the weights [default: 0].")] = None,
     readout_rate: Annotated[
         float | None, typer.Option(help="Step size of the readout [default: the readout is fixed].")
+    ] = None,
+    momentum_rate: Annotated[float | None, typer.Option(help="Step size of the momentum (momentum).")] = None,
+    forgetting: Annotated[
+        float | None, typer.Option(help="How much of the momentum is lost in a step, times d (momentum).")
+    ] = None,
+    momentum: Annotated[float | None, typer.Option(help="How much of it is kept in a step (heavy-ball).")] = None,
+    average: Annotated[
+        float | None, typer.Option(metavar="FORGETTING", help="Also follow the average over 1/FORGETTING of alpha.")
+    ] = None,
+    weight_decay: Annotated[
+        float | None, typer.Option(metavar="DECAY", help="Decay of the weights in a step, times d [default: 0].")
     ] = None,
 ) -> None: ...
 
@@ -113,16 +129,18 @@ def states(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-def stated(given: dict[str, Any]) -> "tuple[Problem, OnlineSGD]":
+def stated(given: dict[str, Any]) -> "tuple[Problem, OnlineAlgorithm]":
     """The problem and the algorithm that options state, and a file where they say nothing."""
     held = {} if "file" not in given else _read(given["file"])
     if "file" in given and "problem" in given:
         raise invalid(f"--problem {given['problem']} and --file {given['file']} were given; choose one.")
     problem = {"name": given.get("problem", _PROBLEM)} | held.get("problem", {})
     algorithm = {"name": _ALGORITHM} | held.get("algorithm", {})
-    if stating.find("algorithm", algorithm["name"]) != _ALGORITHM:
+    if "algorithm" in given:
+        algorithm["name"] = given["algorithm"]
+    if not stating.is_online(stating.find("algorithm", algorithm["name"])):
         raise invalid(
-            f"The algorithm {algorithm['name']} uses the same samples again; this command is for {_ALGORITHM}. "
+            f"The algorithm {algorithm['name']} uses the same samples again; this command is for {_ONLINE}. "
             "In Python there are dimfree.dmft and dimfree.simulate_reused, in a study compute: {name: dmft}."
         )
     return _make("problem", problem, given), _make("algorithm", algorithm, given)
@@ -131,7 +149,9 @@ def stated(given: dict[str, Any]) -> "tuple[Problem, OnlineSGD]":
 def _make(home: stating.Home, settings: dict[str, Any], given: dict[str, Any]) -> Any:
     name = stating.find(home, settings["name"])
     arguments = {argument: value for argument, value in settings.items() if argument != "name"}
-    arguments |= {option: given[option] for option in _OPTIONS[home] if option in given and option != "problem"}
+    arguments |= {
+        option: given[option] for option in _OPTIONS[home] if option in given and option not in ("problem", "algorithm")
+    }
     if isinstance(arguments.get("readout"), str):
         arguments["readout"] = numbers("--readout", arguments["readout"])
     known = stating.parameters(home, name)

@@ -1,7 +1,8 @@
 """What survives as d grows."""
 
-from .diffusion import DiffusionLimit, Limit, LinearNoiseLimit, increment_covariance, linear_noise, sde
+from .diffusion import DiffusionLimit, LinearNoiseLimit, increment_covariance, linear_noise, sde
 from .drift import MeanLimit, gradient_flow, ode
+from .limit import Limit
 from .mean_field import MeanFieldLimit, mean_field
 from .rescaled import RescaledLimit, rescaled, rescaled_overlaps
 

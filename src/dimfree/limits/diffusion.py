@@ -1,6 +1,7 @@
 """The covariance of the increment: the diffusion around the ODE, and its linearisation."""
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -8,12 +9,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..algorithms.online import OnlineAlgorithm
-from ..errors import is_concrete, require
+from ..errors import check_memory, is_concrete, require
 from ..gaussian.rules import TOLERANCE, Accuracy, Averaging, Rule, Trapezoid
+from ..integration import Found, Settings, solve_paths
 from ..problems import Moments, Problem
 from ..problems.base import on_range
-from ..state import Coordinates, Pair, State
+from ..state import Coordinates, Pair, State, check_state
+from ..trajectory import check_starts
 from .drift import MeanLimit, ode
+from .limit import Averages, Limit
 
 
 @eqx.filter_jit
@@ -91,7 +95,7 @@ class _Unseen(eqx.Module):
         )
 
 
-class _Fluctuating(eqx.Module):
+class _Fluctuating(Limit):
     """What the descriptions of fluctuations share: the ODE that they fluctuate around, and the dimension."""
 
     mean: MeanLimit
@@ -104,6 +108,21 @@ class _Fluctuating(eqx.Module):
     @property
     def algorithm(self) -> OnlineAlgorithm:
         return self.mean.algorithm
+
+    @property
+    def own_sources(self) -> tuple[str, ...]:
+        return (*self.mean.own_sources, "arnaboldi2023")
+
+    @property
+    def averages(self) -> dict[str, Averages]:
+        covariance = Averages.by(
+            self.mean.averaging.loosened(), self.covariance_expectation, self.covariance_rule, self.covariance_accuracy
+        )
+        return {**self.mean.averages, "covariance": covariance}
+
+    @property
+    def rough(self) -> bool:
+        return self.mean.rough
 
     @property
     def coordinates(self) -> Coordinates:
@@ -152,9 +171,33 @@ class DiffusionLimit(_Fluctuating):
     with D the increment that one sample makes (Ito). Use [`sde`] to make one.
     """
 
+    def __init__(self, mean: MeanLimit, d: Float[Array, ""]):
+        self.mean, self.d = mean, d
+
+    @property
+    def name(self) -> str:
+        return "SDE"
+
     def drift(self, alpha: Float[Array, ""] | float, state: State) -> State:
         """The drift of the State, that of the ODE."""
         return self.mean.drift(alpha, state)
+
+    def prepare(self, start: State, settings: Settings) -> State:
+        runs, _ = settings.random
+        begin = check_starts(self.problem, start, runs, trained=self.algorithm.readout_rate is not None)
+        check_state(begin, sphere=self.algorithm.sphere)
+        return self.algorithm.begin(begin)
+
+    def saved_bytes(self, settings: Settings) -> int:
+        # A path holds its coordinates at every step, and the noise that moved them.
+        path = 2 * 8 * settings.steps * self.coordinates.size
+        check_memory(path, f"A path of {settings.steps:,} steps", "Take fewer steps, or a smaller network.")
+        return super().saved_bytes(settings)
+
+    def integrate(self, start: State, times: Float[Array, " times"], settings: Settings) -> Found:
+        runs, key = settings.random
+        arrays = solve_paths(self, start, times, jax.random.split(key, runs), settings.steps, settings.stop)
+        return Found(arrays, {"d": self.d, "solver": f"Euler-Maruyama, {settings.steps} steps", "key": key})
 
 
 class LinearNoiseLimit(_Fluctuating):
@@ -166,9 +209,29 @@ class LinearNoiseLimit(_Fluctuating):
     Use [`linear_noise`] to make one.
     """
 
-    def vector_field(self, alpha, vector, like: State):
+    def __init__(self, mean: MeanLimit, d: Float[Array, ""]):
+        self.mean, self.d = mean, d
+
+    @property
+    def name(self) -> str:
+        return "linear noise"
+
+    def saved_bytes(self, settings: Settings) -> int:
+        return super().saved_bytes(settings) + 8 * self.coordinates.size**2
+
+    def initial(self, start: State):
+        vector = self.coordinates.pack(start)
+        return vector, jnp.zeros((vector.size, vector.size))
+
+    def coordinates_of(self, values):
+        return values[0]
+
+    def observed(self, values, like: State) -> dict[str, Any]:
+        return {"state": self.coordinates.unpack(values[0], like), "covariance": values[1]}
+
+    def vector_field(self, alpha, values, like: State):
         """Derivatives of the coordinates and of their covariance."""
-        coordinates, covariance = vector
+        coordinates, covariance = values
         drift, jacobian = value_and_jacobian(lambda v: self.mean.vector_field(alpha, v, like), coordinates)
         growth = jacobian @ covariance
         source = self.covariance(alpha, self.coordinates.unpack(coordinates, like))
@@ -179,9 +242,6 @@ def value_and_jacobian(function, vector):
     """A function of a vector and its derivative, evaluated once."""
     value, pushforward = jax.linearize(function, vector)
     return value, jax.vmap(pushforward, out_axes=1)(jnp.eye(vector.size))
-
-
-Limit = MeanLimit | DiffusionLimit | LinearNoiseLimit
 
 
 def sde(
@@ -203,7 +263,7 @@ def sde(
     Arnaboldi et al. 2023, eqs. (25), (60), (61); Ben Arous et al. 2022, Theorem 2.2 (for overlaps Q rescaled by
     d^1/2 the covariance there lacks the second-order term of the increment).
     """
-    return DiffusionLimit(ode(problem, algorithm, expectation, tolerance=tolerance), as_dimension(d))
+    return DiffusionLimit(mean=ode(problem, algorithm, expectation, tolerance=tolerance), d=as_dimension(d))
 
 
 def linear_noise(
@@ -218,7 +278,7 @@ def linear_noise(
 
     **Arguments:** as for [`sde`].
     """
-    return LinearNoiseLimit(ode(problem, algorithm, expectation, tolerance=tolerance), as_dimension(d))
+    return LinearNoiseLimit(mean=ode(problem, algorithm, expectation, tolerance=tolerance), d=as_dimension(d))
 
 
 def as_dimension(d: float | Array) -> Float[Array, ""]:

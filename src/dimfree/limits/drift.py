@@ -10,12 +10,14 @@ from jaxtyping import Array, Float
 from ..algorithms.online import OnlineAlgorithm, check_online
 from ..errors import InvalidInput, shown
 from ..gaussian.rules import TOLERANCE, Accuracy, Averaging, Rule, Trapezoid, averaging
+from ..integration import Found, Settings, solve_sliding
 from ..problems import FieldProblem, Moments, Problem
 from ..problems.base import check_problem
 from ..state import Coordinates, State
+from .limit import Averages, Limit
 
 
-class MeanLimit(eqx.Module):
+class MeanLimit(Limit):
     r"""The deterministic limit $d \to \infty$: the State follows the mean of its increment.
 
     $$ \frac{d \, \text{State}}{d\alpha} = \frac{1}{B} \, \mathbb{E}[\text{increment}(\text{State})] $$
@@ -27,6 +29,33 @@ class MeanLimit(eqx.Module):
     algorithm: OnlineAlgorithm
     averaging: Averaging
     second_order: bool = eqx.field(static=True)
+
+    @property
+    def name(self) -> str:
+        return "ODE" if self.second_order else "gradient flow"
+
+    @property
+    def own_sources(self) -> tuple[str, ...]:
+        return ("saad1995", "benarous2022") if self.second_order else ("saad1995",)
+
+    @property
+    def averages(self) -> dict[str, Averages]:
+        return {"drift": Averages.by(self.averaging, self.expectation, self.rule, self.accuracy)}
+
+    @property
+    def rough(self) -> bool:
+        return not (self.problem.smooth or self.is_closed_form)
+
+    def integrate(self, start: State, times: Float[Array, " times"], settings: Settings) -> Found:
+        if not self.problem.inputs.are_points or self.problem.smooth:
+            return super().integrate(start, times, settings)
+        # Points seen through a kink: the drift jumps where a neuron is orthogonal to one.
+        if self.algorithm.sphere:
+            raise InvalidInput("A drift that jumps is integrated without the sphere only: use sphere=False.")
+        if self.algorithm.own:
+            raise InvalidInput("A drift that jumps is integrated for plain SGD only: use dimfree.OnlineSGD.")
+        arrays = solve_sliding(self, start, times, settings.steps, settings.stop)
+        return Found(arrays, {"solver": f"Heun with projection on sliding surfaces, {settings.steps} steps"})
 
     @property
     def coordinates(self) -> Coordinates:
@@ -62,9 +91,9 @@ class MeanLimit(eqx.Module):
         per_sample = 1 / self.algorithm.batch_size
         return jax.tree.map(lambda rate: per_sample * rate, tangent)
 
-    def vector_field(self, alpha, vector: Float[Array, " n"], like: State) -> Float[Array, " n"]:
+    def vector_field(self, alpha, values: Float[Array, " n"], like: State) -> Float[Array, " n"]:
         """The drift on the coordinates, for a solver."""
-        return self.coordinates.pack(self.drift(alpha, self.coordinates.unpack(vector, like)))
+        return self.coordinates.pack(self.drift(alpha, self.coordinates.unpack(values, like)))
 
     def expectation_error(self, state: State, alpha: float = 0.0) -> Float[Array, ""]:
         """Estimated error of the drift at this State from the quadrature: largest entry; zero for closed forms.

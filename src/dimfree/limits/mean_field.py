@@ -10,15 +10,17 @@ from ..algorithms.online import check_online_sgd
 from ..errors import InvalidInput, is_concrete, require
 from ..gaussian.half_range import HalfRange
 from ..gaussian.rules import TOLERANCE, Accuracy, Averaging, Rule, Trapezoid, averaging
+from ..integration import Settings
 from ..problems import Moments, MultiIndex, TwoLayer
 from ..problems.base import check_problem
 from ..problems.wide import NeuronMoments, neuron_moments, teacher_rule
 from ..state import State, WideCoordinates, WideState, check_wide_state
-from ..trajectory import check_fits
+from ..trajectory import bytes_of_state, check_fits
 from .diffusion import as_dimension
+from .limit import Averages, Limit
 
 
-class MeanFieldLimit(eqx.Module):
+class MeanFieldLimit(Limit):
     r"""The dimension-free limit of wide networks: p neurons that see each other through their mean output only.
 
     $$ \frac{dM_i}{d\alpha} = \frac{1}{B} \, \mathbb{E}[\text{increment}(M_i)], \qquad
@@ -32,6 +34,24 @@ class MeanFieldLimit(eqx.Module):
     averaging: Averaging
     cosine_variance: Float[Array, ""]
     infinite_width: bool = eqx.field(static=True)
+
+    @property
+    def name(self) -> str:
+        return "mean field"
+
+    @property
+    def own_sources(self) -> tuple[str, ...]:
+        return ("saad1995", "loureiro2023")
+
+    @property
+    def averages(self) -> dict[str, Averages]:
+        return {"drift": Averages.by(self.averaging, self.expectation, self.rule, self.accuracy)}
+
+    def prepare(self, start: State | WideState, settings: Settings) -> WideState:
+        return self.start(start)
+
+    def saved_bytes(self, settings: Settings) -> int:
+        return bytes_of_state(self.problem, wide=True)
 
     @property
     def coordinates(self) -> WideCoordinates:
@@ -90,9 +110,9 @@ class MeanFieldLimit(eqx.Module):
         d_q_perp = d_norm - 2 * jnp.sum((d_M @ inverse_P) * state.M, axis=1)
         return WideState(d_M, d_q_perp, jnp.zeros_like(state.P), d_readout, 0.0, state.density)
 
-    def vector_field(self, alpha, vector: Float[Array, " n"], like: WideState) -> Float[Array, " n"]:
+    def vector_field(self, alpha, values: Float[Array, " n"], like: WideState) -> Float[Array, " n"]:
         """The drift on the coordinates, for a solver."""
-        return self.coordinates.pack(self.drift(alpha, self.coordinates.unpack(vector, like)))
+        return self.coordinates.pack(self.drift(alpha, self.coordinates.unpack(values, like)))
 
     def expectation_error(self, state: WideState, alpha: float = 0.0) -> Float[Array, ""]:
         """Estimated error of the drift at this WideState from the quadrature: largest entry, as for [`ode`]."""

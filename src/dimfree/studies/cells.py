@@ -111,11 +111,16 @@ def _check_first(description: Description, values: dict[str, Any]) -> None:
     """An error, before anything runs, if the first cell cannot be."""
     make_problem(description, values)
     algorithm, name = make_algorithm(description, values), description.compute.name
-    online = isinstance(algorithm, algorithms.OnlineSGD)
+    online = isinstance(algorithm, algorithms.OnlineAlgorithm)
     if name == "dmft" and online:
-        raise InvalidInput("compute: name: dmft is for reused data, such as GradientDescent; for OnlineSGD use solve.")
+        raise InvalidInput(
+            "compute: name: dmft is for reused data, such as GradientDescent; for fresh samples use solve."
+        )
     if not online and not isinstance(description.compute, Function) and name != "dmft":
-        raise InvalidInput(f"compute: name: {name} is for OnlineSGD; for reused data compute dmft, or a function.")
+        raise InvalidInput(
+            f"compute: name: {name} is for fresh samples (OnlineSGD, Momentum, ...); for reused data compute dmft, or "
+            "a function."
+        )
 
 
 def _task_bytes(description: Description, axes: dict[str, np.ndarray], cells: int) -> int:

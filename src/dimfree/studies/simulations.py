@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..algorithms import OnlineSGD
+from ..algorithms import OnlineAlgorithm
 from ..batches import map_in_batches
 from ..problems import Problem
 from ..simulation import exact
@@ -24,7 +24,7 @@ class Run(eqx.Module):
 
     state: State
     problem: Problem
-    algorithm: OnlineSGD
+    algorithm: OnlineAlgorithm
     level: Float[Array, ""]  # of the risk, at which it has left
     seen: "Seen"
 
@@ -41,7 +41,7 @@ class Job(eqx.Module):
     """Runs of cells, as arrays: problems, algorithms, levels and steps by cell, starts and keys by run."""
 
     problems: Problem
-    algorithms: OnlineSGD
+    algorithms: OnlineAlgorithm
     levels: Float[Array, " cells"]
     steps: Int[Array, " cells"]
     starts: State

@@ -7,23 +7,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ..limits import MeanLimit
 from ..problems.inputs import Clusters
 from ..state import State
 from ..trajectory import Outcome
-
-
-def slides(limit: MeanLimit) -> bool:
-    """Whether the drift jumps where a neuron is orthogonal to a cluster: points seen through a kink."""
-    return _points(limit) is not None and not limit.problem.smooth
-
-
-def _points(limit: MeanLimit) -> Clusters | None:
-    return cast(Clusters, limit.problem.inputs) if limit.problem.inputs.are_points else None
+from .settings import DIVERGED_ABOVE
 
 
 @eqx.filter_jit
-def solve_sliding(limit: MeanLimit, start: State, alphas, steps: int, largest: float, stop) -> dict[str, Any]:
+def solve_sliding(limit: Any, start: State, alphas, steps: int, stop) -> dict[str, Any]:
     r"""Heun's method with projection on the surfaces that the solution slides along (Filippov's solution).
 
     The drift jumps where $h_{ic} = M_i \cdot \text{means}_c$ changes sign. Where it points to the surface from both
@@ -47,7 +38,7 @@ def solve_sliding(limit: MeanLimit, start: State, alphas, steps: int, largest: f
         alpha, step = inputs
         new = advance(state, alpha, step)
         running = outcome == Outcome.COMPLETED
-        diverged = ~jnp.all(jnp.abs(new.Q) < largest)
+        diverged = ~jnp.all(jnp.abs(new.Q) < DIVERGED_ABOVE)
         reached = jnp.asarray(False if stop is None else stop(new) >= 0)
         ended = jnp.where(diverged, Outcome.DIVERGED, jnp.where(reached, Outcome.STOPPED, Outcome.COMPLETED))
         outcome = jnp.where(running, ended, outcome)
@@ -73,10 +64,9 @@ def _moved(state: State, step, drift: State) -> State:
     return jax.tree.map(lambda value, rate: value + step * rate, state, drift)
 
 
-def _project(limit: MeanLimit, inverse_P, before: State, guess: State, there: State, after: State) -> State:
+def _project(limit: Any, inverse_P, before: State, guess: State, there: State, after: State) -> State:
     """The State after a step, put back on every surface that it crossed and that would send it back."""
-    points = _points(limit)
-    assert points is not None
+    points = cast(Clusters, limit.problem.inputs)
     crossed = _differ(before, guess, points) | _differ(before, after, points)
     sent_back = crossed & (_fields(guess, points) * _fields(there, points) < 0)
     M = after.M

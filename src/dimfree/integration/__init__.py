@@ -1,0 +1,8 @@
+"""How an equation is integrated, whatever limit it is."""
+
+from .adaptive import solve_adaptively
+from .paths import solve_paths
+from .settings import DIVERGED_ABOVE, Found, Settings
+from .sliding import solve_sliding
+
+__all__ = ["DIVERGED_ABOVE", "Found", "Settings", "solve_adaptively", "solve_paths", "solve_sliding"]

@@ -1,0 +1,79 @@
+"""Integrating a smooth equation."""
+
+from typing import Any, cast
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optimistix
+
+from ..trajectory import Outcome
+from .settings import DIVERGED_ABOVE
+
+
+@eqx.filter_jit
+def solve_adaptively(limit: Any, start: Any, alphas, tolerances, max_steps: int, stop) -> dict[str, Any]:
+    """A limit's `vector_field` from its `initial` values by Tsit5, to tolerances, with events.
+
+    Of a limit this uses besides `coordinates_of` (those among the values that are coordinates of the State) and
+    `observed` (the fields of a Trajectory that the values make).
+    """
+    initial = limit.initial(start)
+
+    def exploded(t, y, args, **kwargs):
+        return jnp.any(jnp.abs(limit.coordinates_of(y)) > DIVERGED_ABOVE)
+
+    def reached(t, y, args, **kwargs):
+        return stop(limit.observed(y, start)["state"])
+
+    conditions = [exploded] if stop is None else [exploded, reached]
+    root_finder = None if stop is None else optimistix.Newton(1e-10, 1e-10)
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(limit.vector_field),
+        diffrax.Tsit5(),
+        t0=0.0,
+        t1=alphas[-1],
+        dt0=None,
+        y0=initial,
+        args=start,
+        saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=alphas), diffrax.SubSaveAt(t1=True)]),
+        stepsize_controller=diffrax.PIDController(
+            rtol=tolerances[0], atol=tolerances[1], dtmin=1e-13 * alphas[-1], force_dtmin=False
+        ),
+        event=diffrax.Event(conditions, root_finder),
+        max_steps=max_steps,
+        throw=False,
+    )
+    (saved_at, end_at), (saved, end) = cast(Any, solution.ts), cast(Any, solution.ys)
+    by_event = solution.result == diffrax.RESULTS.event_occurred
+    finite = jnp.all(jnp.isfinite(jax.tree.leaves(end)[0]))
+    diverged = (
+        ~finite
+        | (by_event & jnp.asarray(cast(Any, solution.event_mask)[0]))
+        | (solution.result == diffrax.RESULTS.dt_min_reached)
+    )
+    outcome = jnp.where(
+        diverged,
+        Outcome.DIVERGED,
+        jnp.where(
+            by_event,
+            Outcome.STOPPED,
+            jnp.where(solution.result == diffrax.RESULTS.successful, Outcome.COMPLETED, Outcome.STEP_LIMIT),
+        ),
+    )
+    stopped_at = jnp.where(outcome == Outcome.COMPLETED, jnp.nan, end_at[-1])
+    if stop is not None:
+        at_start = stop(start) >= 0
+        outcome = jnp.where(at_start, Outcome.STOPPED, outcome)
+        stopped_at = jnp.where(at_start, 0.0, stopped_at)
+        end = jax.tree.map(lambda y, y0: jnp.where(at_start, y0, y), end, jax.tree.map(lambda a: a[None], initial))
+        saved_at = jnp.where(at_start, jnp.inf, saved_at)
+    reached_time = jnp.isfinite(saved_at)
+
+    def filled(values, last):
+        mask = reached_time.reshape(-1, *[1] * (values.ndim - 1))
+        return jnp.where(mask, values, last)
+
+    found = limit.observed(jax.tree.map(filled, saved, end), start)
+    return {"outcome": outcome, "stopped_at": stopped_at, **found}

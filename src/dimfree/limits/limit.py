@@ -1,0 +1,117 @@
+"""What a limit is: all that `solve` asks of one."""
+
+import abc
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from ..algorithms.online import OnlineAlgorithm
+from ..gaussian.rules import Accuracy, Averaging
+from ..integration import Found, Settings, solve_adaptively
+from ..integration.settings import as_arrays
+from ..problems import Problem
+from ..state import check_state
+from ..trajectory import bytes_of_state, check_start
+
+
+class Averages(NamedTuple):
+    """How the averages in a part of a limit are taken: in words, and how good they are at a State.
+
+    **Attributes:**
+
+    - `words`: such as "closed form".
+    - `tolerance`: what was asked for; None where the user gave the rule.
+    - `accuracy`: a function of a State, or None where there is nothing to estimate.
+    """
+
+    words: str
+    tolerance: float | None
+    accuracy: Callable[[Any], Accuracy] | None
+
+    @staticmethod
+    def by(averaging: Averaging, words: str, rule: Any, accuracy: Callable[[Any], Accuracy]) -> "Averages":
+        """Averages of which `rule` is the quadrature; None where they are closed forms."""
+        asked = averaging.tolerance if averaging.rule is None else None
+        return Averages(words, asked, None if rule is None else accuracy)
+
+
+class Limit(eqx.Module):
+    """A closed equation for the State, as [`solve`] sees it.
+
+    A new limit says its `name`, its `sources`, which numbers move (`coordinates`) and how (`vector_field`). What
+    starts otherwise than from a State, or is integrated otherwise than by an adaptive solver, says so in `prepare` and
+    `integrate`.
+    """
+
+    problem: eqx.AbstractVar[Problem]
+    algorithm: eqx.AbstractVar[OnlineAlgorithm]
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """What it is called in a result."""
+
+    @property
+    @abc.abstractmethod
+    def own_sources(self) -> tuple[str, ...]:
+        """The publications that it comes from."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Those, and those of the problem, for `dimfree.cite`."""
+        return (*self.problem.sources, *self.own_sources)
+
+    @property
+    @abc.abstractmethod
+    def coordinates(self) -> Any:
+        """The numbers that move, and how they make a State."""
+
+    @property
+    def averages(self) -> dict[str, Averages]:
+        """How averages over the fields are taken, by what they are averages for."""
+        return {}
+
+    @property
+    def rough(self) -> bool:
+        """Whether `vector_field` is smooth only down to the error of its averages."""
+        return False
+
+    # Before.
+
+    def prepare(self, start: Any, settings: Settings) -> Any:
+        """The start as this limit sees it, or an error."""
+        begin = check_start(self.problem, start, trained=self.algorithm.readout_rate is not None)
+        check_state(begin, sphere=self.algorithm.sphere)
+        return self.algorithm.begin(begin)
+
+    def saved_bytes(self, settings: Settings) -> int:
+        """Bytes of what is saved at a time, or an error where even a path does not fit in memory."""
+        return bytes_of_state(self.problem)
+
+    # The equation.
+
+    def initial(self, start: Any) -> Any:
+        """The values that are integrated, at alpha = 0."""
+        return self.coordinates.pack(start)
+
+    def vector_field(self, alpha: Any, values: Any, like: Any) -> Any:
+        """Their derivatives; `like` is the start, for what does not move."""
+        raise NotImplementedError
+
+    def coordinates_of(self, values: Any) -> Float[Array, " n"]:
+        """Those among the values that are coordinates of the State."""
+        return values
+
+    def observed(self, values: Any, like: Any) -> dict[str, Any]:
+        """The fields of a Trajectory that values make, with their leading axes."""
+        return {"state": self.coordinates.unpack(values, like)}
+
+    def integrate(self, start: Any, times: Float[Array, " times"], settings: Settings) -> Found:
+        """The equation, integrated from a start that is prepared."""
+        relative, absolute = settings.tolerances(rough=self.rough)
+        arrays = solve_adaptively(
+            self, start, times, as_arrays((relative, absolute)), settings.max_steps, settings.stop
+        )
+        return Found(arrays, {"solver": f"Tsit5, relative tolerance {relative}, absolute {absolute}"})
