@@ -59,7 +59,7 @@ def finite_dimension_ode(problem: FieldProblem, algorithm: dimfree.OnlineSGD, d:
     - `problem`, `algorithm`: what is learned, and how.
     - `d`: the dimension.
     """
-    if not isinstance(problem, FieldProblem) or problem.clusters is not None:
+    if not isinstance(problem, FieldProblem) or not problem.inputs.is_standard:
         raise InvalidInput(
             f"problem = {problem!r} was given; the norm of the input is known for standard Gaussian inputs only. "
             "Use dimfree.ode."

@@ -191,7 +191,7 @@ MUTANTS = (
     ),
     Mutant(
         "steps of the diffusion without the root of their length",
-        "solving/solve.py",
+        "integration/paths.py",
         "noise = directions @ (jnp.sqrt(jnp.maximum(values, 0.0) * dt) * normals)",
         "noise = directions @ (jnp.sqrt(jnp.maximum(values, 0.0)) * dt * normals)",
         "tests/test_fluctuations.py",

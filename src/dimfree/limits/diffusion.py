@@ -137,7 +137,7 @@ class _Fluctuating(Limit):
     @property
     def covariance_rule(self) -> Rule | Trapezoid | None:
         """The quadrature of the covariance; None where it is a closed form."""
-        return self.problem.covariance_rule(self.mean.averaging.loosened())
+        return self.problem.covariance_rule(self.mean.averaging.loosened(), self.algorithm.transform)
 
     @property
     def covariance_expectation(self) -> str:

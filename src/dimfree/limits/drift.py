@@ -44,7 +44,8 @@ class MeanLimit(Limit):
 
     @property
     def rough(self) -> bool:
-        return not (self.problem.smooth or self.is_closed_form)
+        smooth = self.problem.smooth and self.algorithm.transform is None
+        return not (smooth or self.is_closed_form)
 
     def integrate(self, start: State, times: Float[Array, " times"], settings: Settings) -> Found:
         if not self.problem.inputs.are_points or self.problem.smooth:
@@ -70,7 +71,7 @@ class MeanLimit(Limit):
     @property
     def rule(self) -> Rule | Trapezoid | None:
         """The quadrature of the drift; None where it is a closed form."""
-        return self.problem.mean_rule(self.averaging)
+        return self.problem.mean_rule(self.averaging, self.algorithm.transform)
 
     @property
     def expectation(self) -> str:

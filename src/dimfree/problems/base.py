@@ -135,11 +135,11 @@ class Problem(eqx.Module):
     def single_risk(self, state: State, averaging: Averaging) -> Float[Array, ""]:
         """The mean loss at a State without leading axes."""
 
-    def mean_rule(self, averaging: Averaging) -> Rule | Trapezoid | None:
+    def mean_rule(self, averaging: Averaging, transform: Any = None) -> Rule | Trapezoid | None:
         """The rule that `mean_moments` goes by; None where it is a closed form."""
         return None
 
-    def covariance_rule(self, averaging: Averaging) -> Rule | Trapezoid | None:
+    def covariance_rule(self, averaging: Averaging, transform: Any = None) -> Rule | Trapezoid | None:
         """The rule that `increment_covariance` goes by; None where it is a closed form."""
         return None
 

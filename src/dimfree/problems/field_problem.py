@@ -110,19 +110,24 @@ class FieldProblem(Problem):
         """How many fields averages of the loss and of its slopes run over."""
         return self.width + (self.teacher_width if self.sees_teacher else 0)
 
-    def rule(self, averaging: Averaging, *, fields: int | None = None, power: int = 2) -> FieldRule:
+    def rule(
+        self, averaging: Averaging, *, fields: int | None = None, power: int = 2, transform: Any = None
+    ) -> FieldRule:
         """The quadrature over fields (all that are seen unless told) and noise: the one asked for, or the library's.
 
         **Arguments:**
 
         - `power`: the highest power of the slopes that is averaged.
+        - `transform`: what changes the slopes, if anything does; it may have kinks.
         """
         dimension = (self.seen_fields if fields is None else fields) + (self.noise_nodes is None)
-        chosen = averaging.rule or self._chosen_rule(averaging.tolerance, dimension, power)
-        return FieldRule(chosen, self.noise_nodes, self.smooth, averaging.replica)
+        smooth = self.smooth and transform is None
+        chosen = averaging.rule or self._chosen_rule(averaging.tolerance, dimension, power, smooth)
+        noise_nodes = self.noise_nodes if transform is None else _of_transformed(self.noise_nodes)
+        return FieldRule(chosen, noise_nodes, smooth, averaging.replica)
 
-    def _chosen_rule(self, tolerance: float, dimension: int, power: int) -> Rule | Trapezoid:
-        if not self.smooth or dimension > MOST_FIELDS:
+    def _chosen_rule(self, tolerance: float, dimension: int, power: int, smooth: bool) -> Rule | Trapezoid:
+        if not smooth or dimension > MOST_FIELDS:
             return choose_rule(dimension, None, tolerance)
         degree = _degree(*_stand_in(self))
         # Slopes have a degree less and enter to this power: half as many nodes as their degree are exact. The rest is
@@ -145,13 +150,14 @@ class FieldProblem(Problem):
         *,
         power: int = 2,
         linear_in_teacher: bool = False,
+        transform: Any = None,
     ) -> PyTree[Array]:
         """The mean of a function of a fresh sample over fields, noise and components of the inputs.
 
         **Arguments:**
 
         - `function`: of the problem, a `Sample` and the parameters; closing over traced values is an error.
-        - `power`: the highest power of the slopes of the loss in it.
+        - `power`: the highest power of the slopes of the loss in it; `transform`: what changes them, if anything does.
         - `linear_in_teacher`: whether the function depends on the teacher fields linearly, apart from the loss. If the
           loss does not see them, it is then enough to integrate over the student fields, with the teacher fields at
           their mean: that given the student fields, or, where the loss is smooth, that in the component (the rest
@@ -160,7 +166,7 @@ class FieldProblem(Problem):
         points = self.inputs.are_points
         reduced = linear_in_teacher and not self.sees_teacher and not points
         covariance = state.Q if reduced else state.covariance
-        field_rule = self.rule(averaging, fields=covariance.shape[-1], power=power)
+        field_rule = self.rule(averaging, fields=covariance.shape[-1], power=power, transform=transform)
         of_fields = functools.partial(_of_reduced_fields if reduced else _of_fields, function)
         regression = jnp.linalg.pinv(state.Q, hermitian=True) @ state.M if reduced and not self.smooth else None
         readout = self.readout_of(state)
@@ -176,10 +182,10 @@ class FieldProblem(Problem):
 
         return self.inputs.average(in_component, state)
 
-    def mean_rule(self, averaging: Averaging) -> Rule | Trapezoid | None:
-        if averaging.rule is None and self.knows_moments:
+    def mean_rule(self, averaging: Averaging, transform: Any = None) -> Rule | Trapezoid | None:
+        if averaging.rule is None and self.knows_moments and transform is None:
             return None
-        return self.rule(averaging).fields
+        return self.rule(averaging, transform=transform).fields
 
     def mean_moments(self, state: State, averaging: Averaging, transform: Any = None) -> Moments:
         known = self.known_moments(state) if averaging.rule is None and transform is None else None
@@ -188,7 +194,7 @@ class FieldProblem(Problem):
         by_parts = self.smooth and not self.sees_teacher and transform is None
         of_sample = _moments_and_curvature if by_parts else _sample_moments
         linear = transform is None
-        averages = self.average(of_sample, transform, state, averaging, linear_in_teacher=linear)
+        averages = self.average(of_sample, transform, state, averaging, linear_in_teacher=linear, transform=transform)
         if not by_parts:
             return averages
         moments, curvature = averages
@@ -199,10 +205,10 @@ class FieldProblem(Problem):
         """Whether `known_second_moments` has an answer."""
         return False
 
-    def covariance_rule(self, averaging: Averaging) -> Rule | Trapezoid | None:
-        if averaging.rule is None and self.knows_second_moments:
+    def covariance_rule(self, averaging: Averaging, transform: Any = None) -> Rule | Trapezoid | None:
+        if averaging.rule is None and self.knows_second_moments and transform is None:
             return None
-        return self.rule(averaging, fields=self.width + self.teacher_width, power=4).fields
+        return self.rule(averaging, fields=self.width + self.teacher_width, power=4, transform=transform).fields
 
     def increment_covariance(
         self, increment, parameters, state: State, averaging: Averaging, transform: Any = None
@@ -211,7 +217,7 @@ class FieldProblem(Problem):
         if known is not None:
             return covariance_of_linear(increment, parameters, self.mean_moments(state, averaging), known)
         of_sample = functools.partial(_increment_and_square, increment)
-        first, second = self.average(of_sample, (parameters, transform), state, averaging, power=4)
+        first, second = self.average(of_sample, (parameters, transform), state, averaging, power=4, transform=transform)
         return second - jnp.outer(first, first)
 
     def single_risk(self, state: State, averaging: Averaging) -> Float[Array, ""]:
@@ -279,6 +285,14 @@ class FieldProblem(Problem):
         if transform is not None:
             slopes = transform.used_slopes(lambda fields: of_batch(fields)[0], student, gram)
         return slopes, readout_gradient
+
+
+def _of_transformed(noise_nodes: int | None) -> int | None:
+    """Nodes for the noise where slopes are changed, and are no polynomials of it: where there is noise, many."""
+    return noise_nodes if noise_nodes in (None, 1) else _TRANSFORMED_NODES
+
+
+_TRANSFORMED_NODES = 32
 
 
 def _stand_in(problem: FieldProblem) -> tuple:

@@ -241,9 +241,9 @@ class TwoLayer(Network):
             return None
         return ProductIntegrals(self.activation.function, self.teacher_activation.function, self.width, averaging)
 
-    def mean_rule(self, averaging: Averaging) -> Rule | Trapezoid | None:
-        integrals = self.product_integrals(averaging)
-        return super().mean_rule(averaging) if integrals is None else integrals.rule(self.seen_fields)
+    def mean_rule(self, averaging: Averaging, transform: Any = None) -> Rule | Trapezoid | None:
+        integrals = self.product_integrals(averaging) if transform is None else None
+        return super().mean_rule(averaging, transform) if integrals is None else integrals.rule(self.seen_fields)
 
     def mean_moments(self, state: State, averaging: Averaging, transform: Any = None) -> Moments:
         integrals = self.product_integrals(averaging) if transform is None else None
