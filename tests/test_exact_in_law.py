@@ -197,7 +197,9 @@ def test_inputs_of_a_batch_overlap_as_random_vectors_outside_the_weights_do(d):
 
     fields, batch, number = 3, 3, 20_000
     triangle = np.asarray(
-        exact.draw(jax.random.key(0), network(2, 1, "erf"), number, batch, jnp.asarray(1.0 * d)).triangle
+        exact.draw(
+            jax.random.key(0), network(2, 1, "erf"), dimfree.OnlineSGD(0.1, batch), number, jnp.asarray(1.0 * d)
+        ).triangle
     )
     drawn = triangle @ triangle.transpose(0, 2, 1)
     inputs = np.random.default_rng(0).normal(size=(number, batch, d - fields))

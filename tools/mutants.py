@@ -36,7 +36,7 @@ SQUARE = "tests/test_square.py"
 LAW = "tests/test_exact_in_law.py"
 REFERENCE = "tests/test_reference.py"
 AVERAGES = "tests/gaussian/test_averages.py"
-MEMORY = "tests/test_memory.py"
+MEMORY = "tests/test_momentum.py"
 MUTANTS = (
     # A step on overlaps.
     Mutant(

@@ -76,6 +76,7 @@ class State(eqx.Module):
     @classmethod
     def of(cls, overlaps: dict[Pair, Float[Array, "*batch blocks _ _"]], readout: Array | None) -> "State":
         """A State with these overlaps, of vectors of any kind."""
+        check_precision()
         state = object.__new__(cls)
         object.__setattr__(state, "overlaps", overlaps)
         object.__setattr__(state, "readout", readout)
@@ -321,7 +322,7 @@ class Entries(NamedTuple):
         found = blocks[(..., *self.indices)]
         return found.reshape(*found.shape[:-2], found.shape[-2] * found.shape[-1])
 
-    def unpack(self, numbers: Float[Array, "*batch n"], like: Float[Array, "blocks rows columns"]) -> Array:
+    def unpack(self, numbers: Float[Array, "*batch n"], like: Float[Array, "*axes blocks rows columns"]) -> Array:
         numbers = numbers.reshape(*numbers.shape[:-1], like.shape[-3], len(self.indices[0]))
         if self.pair[0] != self.pair[1]:
             return numbers.reshape(*numbers.shape[:-1], self.rows, self.columns)

@@ -135,7 +135,8 @@ def test_students_are_named_as_those_of_the_ode_where_a_symmetry_is_broken_other
 def test_a_run_that_learns_the_opposite_sign_does_not_pull_the_mean_from_the_line(one):
     end = np.asarray(one.simulated.state.M)[:, -1, 0, 0]
     theirs = int(np.argmin(np.abs(end - float(one.theory.state.M[-1, 0, 0]))))
-    flipped = eqx.tree_at(lambda run: run.state.M, one.simulated, one.simulated.state.M.at[theirs].multiply(-1))
+    overlaps = one.simulated.state.overlaps["students", "teachers"].at[theirs].multiply(-1)
+    flipped = eqx.tree_at(lambda run: run.state.overlaps["students", "teachers"], one.simulated, overlaps)
     named, renamed = computations.matched(one.theory, flipped, even=True, rotated=False)
     assert renamed == one.renamed + 1
     np.testing.assert_array_equal(named.state.M, one.matched.state.M)

@@ -67,7 +67,7 @@ def test_names_have_two_spellings():
     assert [dashed(name) for name in NAMES["problem"]] == [
         "phase-retrieval", "two-layer", "single-index", "mixture", "mixture-binary", "mixture-xor", "spiked-tensor",
     ]  # fmt: skip
-    assert [dashed(name) for name in NAMES["algorithm"]][:3] == ["online-sgd", "gradient-descent", "multi-pass-sgd"]
+    assert [dashed(name) for name in NAMES["algorithm"]][:3] == ["online-sgd", "momentum", "heavy-ball"]
     for home, names in NAMES.items():
         for name in names:
             assert find(home, dashed(name)) == find(home, name) == name

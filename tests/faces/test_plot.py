@@ -203,13 +203,16 @@ def test_runs_that_ended_early_are_drawn_to_their_end_and_counted(theory, runs):
 
 
 def test_an_event_is_named_in_the_legend(theory):
+    late = jax.numpy.arange(201)[:, None, None, None]
     stopped = dataclasses.replace(
         theory,
         outcome=jax.numpy.asarray(int(dimfree.Outcome.STOPPED)),
         stopped_at=jax.numpy.asarray(0.502),
         state=jax.tree.map(
             lambda a: (
-                jax.numpy.where(jax.numpy.arange(201)[:, None, None][: len(a)] > 100, a[101], a) if a.ndim == 3 else a
+                jax.numpy.where(jax.numpy.arange(201)[:, None, None, None][: len(a)] > 100, a[101], a)
+                if a.ndim == 4
+                else a
             ),
             theory.state,
         ),

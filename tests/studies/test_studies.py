@@ -103,7 +103,7 @@ def test_the_file_and_the_object_are_the_same(tmp_path):
     [
         ({"problem": {"name": "PhaseRetrival"}}, "PhaseRetrival"),
         ({"problem": {"name": "PhaseRetrieval", "widht": 1}}, "widht"),
-        ({"algorithm": {"name": "GradientDescent", "samples_per_dimension": 2.0}}, "is for OnlineSGD"),
+        ({"algorithm": {"name": "GradientDescent", "samples_per_dimension": 2.0}}, "is for fresh samples"),
         ({"axes": {"problem.noise": [-1.0]}, "algorithm": {"name": "OnlineSGD", "learning_rate": 0.1}}, "noise = -1"),
         ({"axes": {"problem.noise": [1.0]}}, "learning_rate"),
     ],

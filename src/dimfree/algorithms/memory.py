@@ -124,7 +124,21 @@ class HeavyBall(OnlineSGD):
     def slow(self) -> OnlineSGD:
         rate, kept = self.learning_rate, 1 - self.momentum
         faster = Scaled(rate, 1 / kept) if isinstance(rate, Schedule) else rate / kept
-        return OnlineSGD(faster, self.batch_size, self.sphere, self.ridge, self.readout_rate)
+        return _AsGrows(self, OnlineSGD(faster, self.batch_size, self.sphere, self.ridge, self.readout_rate))
+
+
+class _AsGrows(OnlineSGD):
+    """SGD that another algorithm becomes as d grows; it prints both."""
+
+    given: OnlineAlgorithm
+
+    def __init__(self, given: OnlineAlgorithm, sgd: OnlineSGD):
+        super().__init__(sgd.learning_rate, sgd.batch_size, sgd.sphere, sgd.ridge, sgd.readout_rate)
+        self.given = given
+
+    def __repr__(self) -> str:
+        sgd = OnlineSGD(self.learning_rate, self.batch_size, self.sphere, self.ridge, self.readout_rate)
+        return f"{self.given!r}, as d grows {sgd!r}"
 
 
 class Scaled(Schedule):

@@ -16,7 +16,7 @@ from ..errors import InvalidInput, check_precision, shown
 from ..gaussian.rules import TOLERANCE, Averaging, Rule, Trapezoid, averaging
 from ..printing import as_call
 from ..state import STUDENTS, TEACHERS, State, WideState
-from .inputs import Inputs
+from .inputs import Inputs, StandardInputs
 
 
 class Moments(eqx.Module):
@@ -76,7 +76,6 @@ class Problem(eqx.Module):
     teacher_width: eqx.AbstractVar[int]
     readout: eqx.AbstractVar[Float[Array, " n"] | None]
     smooth: eqx.AbstractVar[bool]
-    inputs: eqx.AbstractVar[Inputs]
 
     @property
     def irreducible_risk(self) -> Float[Array, ""]:
@@ -87,6 +86,11 @@ class Problem(eqx.Module):
     def sources(self) -> tuple[str, ...]:
         """The publications that this problem comes from, for `dimfree.cite`."""
         return ()
+
+    @property
+    def inputs(self) -> Inputs:
+        """The law of the inputs."""
+        return StandardInputs()
 
     def __repr__(self) -> str:
         return as_call(self)

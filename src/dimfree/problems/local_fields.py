@@ -12,7 +12,6 @@ from ..errors import check_finite, neurons, real_array
 from ..gaussian.probing import probe
 from ..printing import as_call
 from .field_problem import FieldProblem
-from .inputs import StandardInputs
 
 
 class LocalFields(FieldProblem):
@@ -63,10 +62,6 @@ class LocalFields(FieldProblem):
         program = jax.make_jaxpr(loss)(jnp.zeros(p), jnp.zeros(k), jnp.zeros(()), stand_in).jaxpr
         # Where no operation takes the noise, nobody has to average over it.
         self.sees_noise = any(number is program.invars[2] for step in program.eqns for number in step.invars)
-
-    @property
-    def inputs(self) -> StandardInputs:
-        return StandardInputs()
 
     @property
     def noise_nodes(self) -> int | None:

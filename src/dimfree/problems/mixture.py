@@ -80,7 +80,7 @@ class Mixture(FieldProblem):
     output_loss: Callable = eqx.field(static=True)
     normalisation: Normalisation = eqx.field(static=True)
     loss_is_smooth: bool = eqx.field(static=True)
-    inputs: Clusters
+    clusters: Clusters
     readout: Float[Array, " n"]
 
     def __init__(
@@ -107,7 +107,7 @@ class Mixture(FieldProblem):
         check_finite(means, "means")
         number = means.shape[0]
         labels = _as_labels(labels, number, loss)
-        self.inputs = Clusters(_as_probabilities(probabilities, number), means, _as_variances(snr, number), labels)
+        self.clusters = Clusters(_as_probabilities(probabilities, number), means, _as_variances(snr, number), labels)
         self.output_loss = _as_loss(loss)
         self.loss_is_smooth = self._probe(loss)
         self.readout = self._as_readout(readout)
@@ -127,11 +127,11 @@ class Mixture(FieldProblem):
         names = {function: name for name, function in _LOSSES.items()}
         return as_call(
             self,
-            means=self.inputs.means,
-            labels=self.inputs.labels,
+            means=self.clusters.means,
+            labels=self.clusters.labels,
             width=self.width,
-            snr=np.inf if self.inputs.variances is None else 1 / self.inputs.variances,
-            probabilities=self.inputs.probabilities,
+            snr=np.inf if self.clusters.variances is None else 1 / self.clusters.variances,
+            probabilities=self.clusters.probabilities,
             activation=self.activation,
             loss=names.get(self.output_loss, self.output_loss),
             readout=self.readout,
@@ -139,13 +139,17 @@ class Mixture(FieldProblem):
         )
 
     @property
+    def inputs(self) -> Clusters:
+        return self.clusters
+
+    @property
     def teacher_width(self) -> int:
-        return self.inputs.means.shape[-1]
+        return self.clusters.means.shape[-1]
 
     @property
     def outputs(self) -> tuple[int, ...]:
         """The shape of the network's output: none of a number, or how many numbers."""
-        return self.inputs.labels.shape[1:]
+        return self.clusters.labels.shape[1:]
 
     @property
     def scale(self) -> float:
@@ -180,7 +184,7 @@ class Mixture(FieldProblem):
     def knows_moments(self) -> bool:
         is_relu = isinstance(self.activation.integrals, Relu) or self.activation.function is jax.nn.relu
         is_small = self.width <= 2 and self.outputs == ()
-        return is_relu and is_small and not self.inputs.are_points and _is_very_smooth(self.output_loss)
+        return is_relu and is_small and not self.clusters.are_points and _is_very_smooth(self.output_loss)
 
     def known_moments(self, state: State) -> Moments | None:
         """For one or two ReLU neurons, averages over the student fields; teacher fields follow by Stein's lemma."""
@@ -188,13 +192,13 @@ class Mixture(FieldProblem):
             return None
         averages, readout = self._relu_averages(state), self.readout_of(state)
         assert readout is not None
-        weights, spread = self.scale * readout, self.inputs.spread
+        weights, spread = self.scale * readout, self.clusters.spread
         covariance = jnp.concatenate([state.Q, state.M], axis=1)
         with_fields = jax.vmap(lambda average, mean, variance: average.with_fields(mean, variance * covariance))(
-            averages, self.inputs.field_means(state), spread
+            averages, self.clusters.field_means(state), spread
         )
-        gradient = jnp.tensordot(self.inputs.probabilities, with_fields, 1)
-        square = jnp.tensordot(self.inputs.probabilities * spread, averages.square, 1)
+        gradient = jnp.tensordot(self.clusters.probabilities, with_fields, 1)
+        square = jnp.tensordot(self.clusters.probabilities * spread, averages.square, 1)
         return Moments(
             student=weights[:, None] * gradient[:, : self.width],
             teacher=weights[:, None] * gradient[:, self.width :],
@@ -203,7 +207,7 @@ class Mixture(FieldProblem):
         )
 
     def known_risk(self, state: State) -> Float[Array, ""] | None:
-        return self.inputs.probabilities @ self._relu_averages(state).loss if self.knows_moments else None
+        return self.clusters.probabilities @ self._relu_averages(state).loss if self.knows_moments else None
 
     def _relu_averages(self, state: State) -> ReluAverages:
         """The averages in each cluster."""
@@ -213,8 +217,8 @@ class Mixture(FieldProblem):
         def in_cluster(label, mean, variance):
             return relu_averages(self.output_loss, label, self.scale * readout, mean, variance * state.Q)
 
-        means = self.inputs.field_means(state)[:, : self.width]
-        return jax.vmap(in_cluster)(self.inputs.labels, means, self.inputs.spread)
+        means = self.clusters.field_means(state)[:, : self.width]
+        return jax.vmap(in_cluster)(self.clusters.labels, means, self.clusters.spread)
 
     def _as_readout(self, readout) -> Float[Array, " n"]:
         shape = (*self.outputs, self.width)

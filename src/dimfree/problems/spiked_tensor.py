@@ -13,7 +13,6 @@ from ..gaussian.factor import psd_factor
 from ..gaussian.rules import Averaging
 from ..state import State
 from .base import Draws, Moments, Problem, covariance_of_linear, is_bounded
-from .inputs import StandardInputs
 
 
 class SpikedTensor(Problem):
@@ -68,10 +67,6 @@ class SpikedTensor(Problem):
     @property
     def smooth(self) -> bool:
         return True
-
-    @property
-    def inputs(self) -> StandardInputs:
-        return StandardInputs()
 
     @property
     def knows_moments(self) -> bool:

@@ -24,7 +24,6 @@ from ..printing import as_call
 from ..state import State, WideState
 from .base import Moments
 from .field_problem import FieldProblem
-from .inputs import StandardInputs
 from .wide import wide_risk
 
 Normalisation = Literal["mean", "sqrt", "sum"]
@@ -96,10 +95,6 @@ class Network(FieldProblem):
     @abc.abstractmethod
     def exact_nodes(self) -> int | None:
         """Gauss-Hermite nodes for each teacher field that are exact; None where some average is no polynomial."""
-
-    @property
-    def inputs(self) -> StandardInputs:
-        return StandardInputs()
 
     @property
     def irreducible_risk(self) -> Float[Array, ""]:

@@ -29,8 +29,9 @@ def _one_step() -> tuple[Claim, ...]:
     student, teacher = W @ x / d**0.5, signal[None] @ x / d**0.5
     slopes, readout_gradient = problem.gradients(*map(jnp.asarray, (student, teacher, z, a)))
     gradient = jnp.outer(slopes, jnp.asarray(x)) / d**0.5
-    arguments = (jnp.asarray(W), jnp.asarray(a), gradient, readout_gradient, jnp.zeros(()))
-    W_after, a_after = (np.asarray(part) for part in sgd.move(*arguments))
+    weights = {"students": jnp.asarray(W)}
+    moved, a_after = sgd.step_vectors(weights, jnp.asarray(a), gradient, readout_gradient, jnp.zeros(()))
+    W_after, a_after = np.asarray(moved["students"]), np.asarray(a_after)
 
     f = np.mean(a * student**2)
     error = teacher[0] ** 2 + NOISE**0.5 * z - f  # y - f

@@ -86,7 +86,9 @@ def _one_step() -> tuple[Claim, ...]:
     student, teacher = W @ x / D**0.5, teachers @ x / D**0.5
     slopes, _ = problem.gradients(*map(jnp.asarray, (student, teacher, z, np.ones(P))))
     gradient = jnp.outer(slopes, jnp.asarray(x)) / D**0.5
-    after, _ = sgd.move(jnp.asarray(W), jnp.ones(P), gradient, jnp.zeros(P), jnp.zeros(()))
+    weights = {"students": jnp.asarray(W)}
+    moved_by_one, _ = sgd.step_vectors(weights, jnp.ones(P), gradient, jnp.zeros(P), jnp.zeros(()))
+    after = moved_by_one["students"]
 
     def moved(scale: float) -> np.ndarray:
         """The change of M and Q if the fields are w . x times `scale`."""

@@ -89,7 +89,7 @@ def test_heavy_ball_becomes_sgd_at_a_larger_rate():
     problem, start = dimfree.TwoLayer(1, 1, "erf"), dimfree.State(Q=[[1.0]], M=[[0.3]])
     ball = dimfree.HeavyBall(0.3, 0.7)
     limit = dimfree.ode(problem, ball)
-    assert repr(limit.algorithm) == repr(OnlineSGD(0.3 / (1 - 0.7)))
+    assert repr(limit.algorithm) == f"{ball!r}, as d grows {OnlineSGD(0.3 / (1 - 0.7))!r}"
     same, slower = (dimfree.solve(dimfree.ode(problem, each), start, 3.0).final for each in (ball, OnlineSGD(0.3)))
     means = [
         float(jnp.mean(dimfree.simulate(problem, ball, start, d, 3.0, runs=512, key=jax.random.key(0)).final.M))
