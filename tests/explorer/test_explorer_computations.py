@@ -159,10 +159,10 @@ def test_legend_caption_and_axes_speak_of_what_is_drawn(one):
     assert "Thin lines" not in words
 
     ended = eqx.tree_at(
-        lambda run: (run.outcome, run.stopped_at, run.state.M),
+        lambda run: (run.outcome, run.stopped_at, run.state.overlaps["students", "teachers"]),
         one.simulated,
         (one.simulated.outcome * 0 + int(dimfree.Outcome.DIVERGED), one.simulated.stopped_at * 0 + 3.0,
-         one.simulated.state.M.at[:, -1].set(1e9)),
+         one.simulated.state.overlaps["students", "teachers"].at[:, -1].set(1e9)),
     )  # fmt: skip
     diverged = dataclasses.replace(
         one, simulated=ended, matched=ended, remark="It diverges.", predicted=np.inf, measured=np.full(16, np.inf)

@@ -209,11 +209,7 @@ def test_an_event_is_named_in_the_legend(theory):
         outcome=jax.numpy.asarray(int(dimfree.Outcome.STOPPED)),
         stopped_at=jax.numpy.asarray(0.502),
         state=jax.tree.map(
-            lambda a: (
-                jax.numpy.where(jax.numpy.arange(201)[:, None, None, None][: len(a)] > 100, a[101], a)
-                if a.ndim == 4
-                else a
-            ),
+            lambda a: jax.numpy.where(late[: len(a)] > 100, a[101], a) if a.ndim == 4 else a,
             theory.state,
         ),
     )

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..problems.base import Moments
-from ..state import TEACHERS, Pair, State
+from ..state import Pair, State
 
 Number = Float[Array, ""] | float
 
@@ -109,23 +109,19 @@ def normalised_vectors(vectors: Float[Array, "p d"]) -> Float[Array, "p d"]:
 
 def with_vectors(state: State, own: Mapping[str, str | None]) -> State:
     """The State with an algorithm's own vectors: those it has already, or new ones, zero or copies of a family."""
-    present = set(state.families)
-    sources = {family: family for family in (*state.families[:2],)}
-    sources |= {family: family if family in present else own[family] for family in sorted(own)}
-    families = list(sources)
-    p, students = state.width, state.overlaps[state.families[0], state.families[0]]
-
-    def rows(family: str) -> int:
-        return state.teacher_width if family == TEACHERS else p
+    students, teachers, *present = state.families
+    source = {students: students, teachers: teachers}
+    source |= {family: family if family in present else own[family] for family in sorted(own)}
+    like = state.overlaps[students, students]
 
     def blocks(one: str, other: str) -> Array:
-        a, b = sources[one], sources[other]
-        if a is None or b is None:
-            return jnp.zeros((*students.shape[:-2], rows(one), rows(other)))
-        return state.blocks_of(a, b)
+        first, second = source[one], source[other]
+        if first is None or second is None:
+            rows, columns = (state.teacher_width if family == teachers else state.width for family in (one, other))
+            return jnp.zeros((*like.shape[:-2], rows, columns))
+        return state.blocks_of(first, second)
 
-    pairs = {pair: pair for pair in pairs_of(families)}
-    return State.of({pair: blocks(*pair) for pair in pairs}, state.readout)
+    return State.of({pair: blocks(*pair) for pair in pairs_of(list(source))}, state.readout)
 
 
 def pairs_of(families: list[str]) -> list[Pair]:
