@@ -133,7 +133,6 @@ class OnlineAlgorithm(eqx.Module):
         trained = None if self.readout_rate is None else problem.readout
         size = 0 if trained is None else trained.shape[-1]
         rows = {TEACHERS: problem.teacher_width}
-        move = self.move(jnp.zeros(()))
         entries = tuple(
             Entries(
                 pair,
@@ -142,7 +141,7 @@ class OnlineAlgorithm(eqx.Module):
                 self.sphere and pair == (STUDENTS, STUDENTS),
             )
             for pair in pairs_of([STUDENTS, TEACHERS, *sorted(self.own)])
-            if not all(move.rests(family) for family in pair)
+            if pair != (TEACHERS, TEACHERS)
         )
         return Coordinates(entries, 1, size)
 

@@ -72,9 +72,10 @@ def solve(
 
 def _averages(limit: Limit, start: Any, states: Any) -> dict[str, str]:
     """How the averages of a limit are taken and, where that is not exact, how good they were."""
-    words = {}
-    visited = _visited(limit, start, states) if is_concrete((limit, start, states)) else []
-    for name, (how, asked, accuracy) in limit.averages.items():
+    words, averages = {}, limit.averages
+    to_estimate = any(accuracy is not None for _, _, accuracy in averages.values())
+    visited = _visited(limit, start, states) if to_estimate and is_concrete((limit, start, states)) else []
+    for name, (how, asked, accuracy) in averages.items():
         words[name] = how
         if accuracy is not None and visited:
             with jax.ensure_compile_time_eval():
