@@ -184,7 +184,7 @@ WRONG_TYPES = {
     "dimfree.TwoLayer(2, activation=3.0)": "3.0",
     "dimfree.solve(problem, start, 1.0)": "dimfree.ode(problem, algorithm)",
     "dimfree.ode(sgd, problem)": "pass a problem",
-    "dimfree.ode(problem, sgd, expectation='fine')": "expectation = 'fine' was given",
+    "dimfree.ode(problem, sgd, rule='fine')": "rule = 'fine' was given",
     "dimfree.quadratic.plateau(problem)": "pass dimfree.ode(problem, algorithm)",
     "dimfree.sde(problem, sgd, d=None)": "d = None was given",
     "dimfree.mean_field(problem, sgd, d='many')": "d = 'many' was given",

@@ -38,7 +38,7 @@ def test_a_new_problem_has_the_square():
 def test_its_closed_forms_are_those_of_quadrature():
     problem, sgd = absolute_regression(), dimfree.OnlineSGD(learning_rate=0.5)
     state = dimfree.State(Q=[[0.8]], M=[[0.3]])
-    sobol = dimfree.ode(problem, sgd, expectation=dimfree.Sobol(2**16))
+    sobol = dimfree.ode(problem, sgd, rule=dimfree.Sobol(2**16))
     known, numerical = dimfree.ode(problem, sgd).drift(0.0, state), sobol.drift(0.0, state)
     # Points see a kink with an error of about one over their number.
     np.testing.assert_allclose(known.Q, numerical.Q, atol=2e-4)

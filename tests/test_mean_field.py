@@ -194,7 +194,7 @@ def test_the_cost_is_linear_in_the_width():
     flops = []
     for p in (512, 2048):
         problem, sgd = dimfree.TwoLayer(p, 1, "erf"), dimfree.OnlineSGD(1.0)
-        limit = dimfree.mean_field(problem, sgd, expectation=dimfree.GaussHermite(16))
+        limit = dimfree.mean_field(problem, sgd, rule=dimfree.GaussHermite(16))
         start = limit.start(dimfree.random_state(problem, 100, key=jax.random.key(0), wide=True))
         arrays, rest = eqx.partition((limit, start), eqx.is_array)
         drift = jax.jit(lambda a, rest=rest: (lambda pair: pair[0].drift(0.0, pair[1]).M)(eqx.combine(a, rest)))

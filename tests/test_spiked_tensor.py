@@ -141,6 +141,6 @@ def test_runs_that_diverge_are_reported():
 def test_it_refuses_what_it_cannot_do():
     problem = dimfree.SpikedTensor(2, 1.0)
     with pytest.raises(dimfree.InvalidInput, match="no fields to average over"):
-        dimfree.ode(problem, dimfree.OnlineSGD(0.1), expectation=dimfree.GaussHermite(8))
+        dimfree.ode(problem, dimfree.OnlineSGD(0.1), rule=dimfree.GaussHermite(8))
     with pytest.raises(dimfree.InvalidInput, match="order = 1"):
         dimfree.SpikedTensor(1, 1.0)

@@ -47,7 +47,7 @@ from drivers import (  # noqa: E402
 )
 from table import Table  # noqa: E402
 
-from dimfree.studies.clusters import environment as worker_environment  # noqa: E402
+from dimfree.studies.workers import environment as worker_environment  # noqa: E402
 
 MIB = 2**20
 GROWTH = 0.05  # of the memory after the warm-up, that the end may have more

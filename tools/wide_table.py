@@ -101,8 +101,8 @@ def measure_width(activation: str, p: int) -> dict:
     problem, sgd = dimfree.TwoLayer(p, 2, activation), dimfree.OnlineSGD(RATE * p)
     start = dimfree.WideState(np.repeat(OVERLAPS, n, axis=0), np.ones(p))
     rule = dimfree.GaussHermite(16) if activation == "erf" else None  # it is smooth: fewer nodes are as good
-    wide, risk = solved(dimfree.mean_field(problem, sgd, expectation=rule), start)
-    _, risk_density = solved(dimfree.mean_field(problem, sgd, infinite_width=True, expectation=rule), start)
+    wide, risk = solved(dimfree.mean_field(problem, sgd, rule=rule), start)
+    _, risk_density = solved(dimfree.mean_field(problem, sgd, infinite_width=True, rule=rule), start)
     last = M[-1] @ M[-1].T
     left_out = jnp.where(np.eye(GROUPS) > 0, within[-1][:, None], between[-1]) - last
     return {

@@ -67,17 +67,6 @@ _ENTRIES = {
 }""",
 }
 
-# By the names that limits have in the provenance of a trajectory, up to a comma.
-_LIMITS = {
-    "gradient flow": ("saad1995",),
-    "ODE": ("saad1995", "benarous2022"),
-    "SDE": ("saad1995", "benarous2022", "arnaboldi2023"),
-    "linear noise": ("saad1995", "benarous2022", "arnaboldi2023"),
-    "mean field": ("saad1995", "loureiro2023"),
-    "rescaled": ("benarous2022",),
-    "dynamical mean-field theory": ("mignacco2021",),
-}
-
 
 def cite(*objects: Any) -> str:
     """BibTeX entries of what the given objects rest on, and of dimfree itself.
@@ -105,16 +94,15 @@ def _sources(item: Any) -> tuple[str, ...]:
     if isinstance(item, Problem | Limit):
         return item.sources
     if isinstance(item, PersistentSGD):
-        return _LIMITS["dynamical mean-field theory"]
+        return ("mignacco2021",)
     if isinstance(item, OnlineAlgorithm | ReusedData):
         return ()
     if isinstance(item, RescaledLimit):
-        return _LIMITS["rescaled"]
+        return ("benarous2022",)
     if isinstance(item, DMFTSolution):
         return _sources(item.trajectory)
     if isinstance(item, Trajectory):
-        limit, _, _ = dict(item.provenance).get("limit", "").partition(",")
-        return (*item.problem.sources, *_LIMITS.get(limit, ()))
+        return (*item.problem.sources, *item.limit_sources)
     called = f" Call it first: {item.__name__}(...)." if isinstance(item, type) or callable(item) else ""
     raise InvalidInput(
         f"cite was given {in_a_line(item)}; pass problems, algorithms, limits (dimfree.ode(...)) or trajectories."

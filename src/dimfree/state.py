@@ -131,6 +131,10 @@ class State(eqx.Module):
         """Covariance of the local fields that a loss sees (students, then teachers), shape `(p + k, p + k)`."""
         return self.gram(STUDENTS, TEACHERS)
 
+    def with_seen(self, family: str) -> Float[Array, "*batch r n"]:
+        """The overlaps of the vectors that a loss sees (students, then teachers) with another family."""
+        return jnp.concatenate([self.overlap(STUDENTS, family), self.overlap(TEACHERS, family)], axis=-2)
+
     def gram(self, *families: str) -> Float[Array, "*batch n n"]:
         """The overlaps of all vectors of these families with each other."""
         return jnp.block([[self.overlap(one, other) for other in families] for one in families])

@@ -59,6 +59,7 @@ class Trajectory(eqx.Module):
     - `training_loss`: where data are reused, the mean loss of the training samples at each State.
     - `covariance`: of the coordinates named in `labels`, shape `(times, n, n)`, from [`linear_noise`].
     - `provenance`: how it was made: version, settings, seed, device.
+    - `limit_sources`: the publications that the limit comes from, for `dimfree.cite`; none where it was simulated.
     """
 
     alpha: Float[Array, "*batch times"]
@@ -71,6 +72,7 @@ class Trajectory(eqx.Module):
     clock: str = eqx.field(static=True, default="alpha")
     labels: tuple[str, ...] = eqx.field(static=True, default=())
     provenance: tuple[tuple[str, str], ...] = eqx.field(static=True, default=())
+    limit_sources: tuple[str, ...] = eqx.field(static=True, default=())
 
     @property
     def time(self) -> Float[Array, "*batch times"]:

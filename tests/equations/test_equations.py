@@ -187,7 +187,7 @@ def test_covariance_of_a_cubic_is_that_of_quadrature():
     problem, algorithm = TwoLayer(1, 1, "he3"), OnlineSGD(0.01, sphere=True)
     state = random_state(problem, algorithm)
     rule = dimfree.GaussHermite(14)  # exact up to degree 27; the square of the increment has degree 22
-    expected = dimfree.sde(problem, algorithm, d=1, expectation=rule).covariance(0.0, state)
+    expected = dimfree.sde(problem, algorithm, d=1, rule=rule).covariance(0.0, state)
     found = code_of(equations(problem, algorithm, "sde"))["covariance"](state.Q, state.M, d=1)
     assert_close(found, expected, 1e-10)
 

@@ -38,19 +38,9 @@ def test_a_limit_brings_its_own_sources_and_those_of_its_problem():
     assert keys(dimfree.cite(dimfree.linear_noise(problem, sgd, d=100))) == diffusion
 
 
-def trajectory(problem, limit: str) -> dimfree.Trajectory:
-    return dimfree.Trajectory(
-        alpha=jax.numpy.asarray([0.0, 1.0]),
-        state=dimfree.State(Q=[[[1.0]], [[1.0]]], M=[[[0.1]], [[0.1]]]),
-        outcome=jax.numpy.asarray(0),
-        stopped_at=jax.numpy.asarray(jax.numpy.nan),
-        problem=problem,
-        provenance=(("limit", limit),),
-    )
-
-
 def test_a_trajectory_brings_those_of_its_problem_and_limit():
-    solved = trajectory(dimfree.TwoLayer(width=1, activation="erf"), "ODE")
+    limit = dimfree.ode(dimfree.TwoLayer(width=1, activation="erf"), dimfree.OnlineSGD(learning_rate=0.1))
+    solved = dimfree.solve(limit, dimfree.State(Q=[[1.0]], M=[[0.1]]), 0.1)
     assert keys(dimfree.cite(solved)) == {"dimfree", "saad1995", "loureiro2023", "benarous2022"}
 
 
@@ -58,11 +48,12 @@ def test_reused_data_brings_the_sources_of_its_mean_field_theory():
     for algorithm in (dimfree.GradientDescent(0.1, 2.0), dimfree.Langevin(0.1, 2.0, 1.0)):
         assert keys(dimfree.cite(algorithm)) == {"dimfree"}
     assert keys(dimfree.cite(dimfree.PersistentSGD(0.1, 2.0, 0.5, 1.0))) == {"dimfree", "mignacco2021"}
-    path = trajectory(dimfree.SpikedTensor(2, 1.0), "dynamical mean-field theory, flow")
-    none = np.zeros((0, 0))
-    solution = dimfree.DMFTSolution(path, path.state, np.zeros(0), {}, {}, none, none, none, none)
-    for result in (path, solution):
-        assert keys(dimfree.cite(result)) == {"dimfree", "benarous2022", "mignacco2021"}
+    start, key = dimfree.State(Q=[[1.0]], M=[[0.8]]), jax.random.key(0)
+    descent = dimfree.GradientDescent(0.1, 2.0, sphere=True)
+    problem = dimfree.PhaseRetrieval()
+    solution = dimfree.dmft(problem, descent, start, [0.0, 0.1, 0.2], key=key, paths=64)
+    for result in (solution, solution.trajectory):
+        assert keys(dimfree.cite(result)) == {"dimfree", *problem.sources, "mignacco2021"}
 
 
 def test_a_rescaled_limit_brings_its_source():

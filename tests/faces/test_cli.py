@@ -10,8 +10,8 @@ import pytest
 import dimfree
 from commands import call
 from dimfree import extras
-from dimfree.cli.statement import stated
-from dimfree.stating import NAMES, dashed, find, parameters
+from dimfree.cli.problem_options import stated
+from dimfree.registry import NAMES, dashed, find, parameters
 
 COMMANDS = [
     "solve", "simulate", "exit-time", "fixed-points", "landscape", "check", "equations", "study", "reproduce", "doctor",

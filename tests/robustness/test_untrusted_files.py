@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 
 import dimfree
 from dimfree import InvalidInput
-from dimfree.cli import statement
-from dimfree.reading import read
 from dimfree.studies.description import checked
+from dimfree.yaml_files import read
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 STUDY = (ROOT / "docs/data/phase_retrieval_study.yaml").read_bytes()
-READERS = (lambda path: read(path, what="a study"), dimfree.Study.load, statement._read)
+READERS = (lambda path: read(path, what="a study"), dimfree.Study.load, problem_options._read)
 
 SCALARS = (
     st.none()
@@ -163,7 +162,7 @@ def test_what_pyyaml_trips_over_is_refused_in_words(text, path):
 @pytest.mark.parametrize("text", ["- 1", "3", "a word"])
 def test_what_names_nothing_is_refused_in_words(text, path):
     path.write_text(text)
-    for reader, words in ((dimfree.Study.load, "names and values"), (statement._read, "does not state a problem")):
+    for reader, words in ((dimfree.Study.load, "names and values"), (problem_options._read, "does not state a problem")):
         with pytest.raises(InvalidInput, match=words):
             reader(path)
 

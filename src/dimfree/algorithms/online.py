@@ -128,6 +128,10 @@ class OnlineAlgorithm(eqx.Module):
         """Moments of a batch whose samples are uncorrelated: only a sample with itself contributes to `square`."""
         return eqx.tree_at(lambda m: m.square, moments, moments.square / self.batch_size)
 
+    def number_of_vectors(self, problem: Problem) -> int:
+        """How many vectors take part: students, teachers, and the algorithm's own, one for each student."""
+        return problem.width * (1 + len(self.own)) + problem.teacher_width
+
     def coordinates(self, problem: Problem) -> Coordinates:
         """Which numbers of the State move."""
         trained = None if self.readout_rate is None else problem.readout

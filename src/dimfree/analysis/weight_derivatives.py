@@ -11,8 +11,8 @@ from jaxtyping import Array, Float
 
 from ..batches import map_in_batches
 from ..errors import InvalidInput
-from ..gaussian.expectation import FieldRule, expectation
 from ..gaussian.grids import Grid, average_over_grid
+from ..gaussian.means import FieldRule, gaussian_mean
 from ..gaussian.relu import Relu
 from ..gaussian.relu_curvature import relu_derivatives
 from ..gaussian.rules import Averaging, Rule, Trapezoid, bound_on_error
@@ -215,8 +215,8 @@ def _field_derivatives(problem: FieldProblem, readout, students, teachers, avera
     chosen = problem.rule(averaging, fields=n)
     rule = FieldRule(chosen.fields, chosen.noise_nodes, chosen.smooth, chosen.replica, jnp.linalg.norm(vectors, axis=0))
     if problem.smooth:
-        return Derivatives(*expectation(_smooth_sample, jnp.eye(n), parameters, rule))
-    gradient, cubic = expectation(_kinked_sample, jnp.eye(n), parameters, rule)
+        return Derivatives(*gaussian_mean(_smooth_sample, jnp.eye(n), parameters, rule))
+    gradient, cubic = gaussian_mean(_kinked_sample, jnp.eye(n), parameters, rule)
     # Where the slope jumps its derivative is had by parts, over the independent fields u = V x.
     delta = jnp.eye(n)
     parts = cubic - jnp.einsum("ac,ib->iabc", delta, gradient) - jnp.einsum("bc,ia->iabc", delta, gradient)

@@ -21,7 +21,7 @@ from .output import (
     save_picture,
     working,
 )
-from .statement import states
+from .problem_options import states
 
 if TYPE_CHECKING:
     from ..algorithms import OnlineAlgorithm

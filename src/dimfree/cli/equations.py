@@ -7,7 +7,7 @@ import typer
 import dimfree
 
 from .output import AsJson, invalid, print_json
-from .statement import states
+from .problem_options import states
 
 if TYPE_CHECKING:
     from ..algorithms import OnlineSGD

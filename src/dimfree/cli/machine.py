@@ -6,10 +6,10 @@ import typer
 
 import dimfree
 
-from .. import examination
+from .. import doctor as findings
 from .dynamics import LimitName, make_limit
 from .output import AsJson, plainly, print_json
-from .statement import states
+from .problem_options import states
 
 if TYPE_CHECKING:
     from ..algorithms import OnlineAlgorithm
@@ -24,11 +24,11 @@ def doctor(as_json: AsJson = False) -> None:
     Example: dimfree doctor
     """
     with plainly():
-        report = examination.examine()
+        report = findings.examine()
         if as_json:
             print_json("doctor", **report)
         else:
-            examination.print_examination(report)
+            findings.print_findings(report)
         raise typer.Exit(0 if report["ok"] else 1)
 
 

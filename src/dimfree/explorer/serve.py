@@ -17,7 +17,7 @@ import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 
-from .. import extras, stating
+from .. import extras, registry
 
 # Settings to begin with, and what they are of.
 PROBLEMS = {
@@ -85,7 +85,7 @@ def explore(
 
 def preset(problem: str) -> str:
     """The explorer's problem of that name, which may be the library's, in either spelling."""
-    name = stating.dashed(problem)
+    name = registry.dashed(problem)
     name = _LIBRARY_NAMES.get(name, name)
     if name not in PROBLEMS:
         listed = ", ".join(f"{name} ({words})" for name, words in PROBLEMS.items())

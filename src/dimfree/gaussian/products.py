@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..batches import map_in_batches
-from .expectation import FieldRule, expectation
 from .factor import psd_factor
 from .grids import Grid, average_over_grid
 from .integrals import ActivationIntegrals, NetworkAverages
+from .means import FieldRule, gaussian_mean
 from .resolution import Resolution, activation_resolution, finest
 from .rules import Averaging, Rule, Trapezoid, choose_rule, shift_of
 
@@ -79,14 +79,14 @@ class ProductIntegrals(ActivationIntegrals):
         rule = self.rule(fields)
         if fields <= 2 or not isinstance(rule, Trapezoid):
             field_rule = FieldRule(rule, 1, True, self.averaging.replica)
-            return expectation(
+            return gaussian_mean(
                 functools.partial(_square, self.student, self.teacher, width), covariance, weights, field_rule
             )
         factor, _ = psd_factor(jax.lax.stop_gradient(covariance))
         table = jax.lax.stop_gradient(_Table.of(self.teacher, factor[-1], rule, self.averaging.replica))
         field_rule = FieldRule(rule, 1, True, self.averaging.replica, last_is_mean=True)
         function = functools.partial(_square_by_table, self.student, self.teacher, width)
-        return expectation(function, covariance, (weights, table), field_rule)
+        return gaussian_mean(function, covariance, (weights, table), field_rule)
 
     def _stein(self, covariance, width):
         r"""$\mathbb{E}[g(u_s) g(u_t)]$, $\mathbb{E}[g'(u_i) g'(u_s)]$ and $\mathbb{E}[g''(u_i) g(u_s)]$."""
@@ -105,7 +105,7 @@ class ProductIntegrals(ActivationIntegrals):
 
         def pair(entry):
             block, which = entry
-            return expectation(integrand, block, which, rule)
+            return gaussian_mean(integrand, block, which, rule)
 
         index = np.stack([rows, columns], axis=1)
         blocks = covariance[index[:, :, None], index[:, None, :]]

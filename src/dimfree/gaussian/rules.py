@@ -164,15 +164,15 @@ def shift_of(replica: Int[Array, ""]) -> Float[Array, ""]:
     return jnp.where(replica > 0, 0.5, 0.0)
 
 
-def averaging(expectation: Rule | None, tolerance: float) -> Averaging:
+def averaging(rule: Rule | None, tolerance: float) -> Averaging:
     """What a user asked for, or an error."""
-    check_rule(expectation)
+    check_rule(rule)
     if not (isinstance(tolerance, int | float | np.number) and MOST_EXACT <= tolerance <= 0.01):
         raise InvalidInput(
             f"tolerance = {shown(tolerance)} was given; it is the relative error of averages, a number from "
             f"{MOST_EXACT:g} to 0.01."
         )
-    return Averaging(float(tolerance), expectation)
+    return Averaging(float(tolerance), rule)
 
 
 def bound_on_error(distances: list[Float[Array, ""]], rule: object, size: Float[Array, ""]) -> Float[Array, ""]:
@@ -221,7 +221,7 @@ def _sobol(points: int, dimension: int, seed: int):
 def check_rule(rule: object) -> None:
     """An error if this is neither a rule nor left out."""
     if rule is not None and not isinstance(rule, Rule):
-        raise InvalidInput(f"expectation = {rule!r} was given; pass dimfree.GaussHermite(...) or dimfree.Sobol(...).")
+        raise InvalidInput(f"rule = {rule!r} was given; pass dimfree.GaussHermite(...) or dimfree.Sobol(...).")
 
 
 def choose_rule(dimension: int, resolution: Resolution | None, tolerance: float) -> Trapezoid | Sobol:

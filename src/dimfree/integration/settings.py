@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array, PRNGKeyArray
 
-from ..errors import InvalidInput, check_key, nonnegative_number, positive_integer, real_array
+from ..errors import InvalidInput, check_key, nonnegative_number, positive_integer
 
 DIVERGED_ABOVE = 1e8  # overlaps are of order one: beyond this a run has no way back
 
@@ -54,8 +54,3 @@ class Found(NamedTuple):
 
     arrays: dict[str, Any]
     made_by: dict[str, Any]
-
-
-def as_arrays(tolerances: tuple[Any, Any]) -> tuple[Any, ...]:
-    """Tolerances as arguments of a compiled program, which is then the same for all of them."""
-    return tuple(real_array(each, "tolerance") for each in tolerances)

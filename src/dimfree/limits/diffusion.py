@@ -60,12 +60,9 @@ class _Unseen(eqx.Module):
 
     @staticmethod
     def of(state: State) -> "_Unseen":
-        students, teachers, *own = state.families
-        if not own:
-            return _Unseen({}, {})
-        overlaps = {f: jnp.concatenate([state.overlap(students, f), state.overlap(teachers, f)]) for f in own}
-        regression = {f: on_range(state.covariance, overlaps[f]).T for f in own}
-        residual = {(f, g): state.overlap(f, g) - regression[f] @ overlaps[g] for f in own for g in own}
+        own = state.families[2:]
+        regression = {f: on_range(state.covariance, state.with_seen(f)).T for f in own}
+        residual = {(f, g): state.overlap(f, g) - regression[f] @ state.with_seen(g) for f in own for g in own}
         return _Unseen(regression, residual)
 
     def completed(self, moments: Moments) -> Moments:
@@ -248,7 +245,7 @@ def sde(
     problem: Problem,
     algorithm: OnlineAlgorithm,
     d: float | Array,
-    expectation: Rule | None = None,
+    rule: Rule | None = None,
     *,
     tolerance: float = TOLERANCE,
 ) -> DiffusionLimit:
@@ -256,21 +253,21 @@ def sde(
 
     **Arguments:**
 
-    - `problem`, `algorithm`, `expectation`, `tolerance`: as for [`ode`]; the covariance is taken to a hundred times
+    - `problem`, `algorithm`, `rule`, `tolerance`: as for [`ode`]; the covariance is taken to a hundred times
       the tolerance.
     - `d`: the dimension; it sets the size of the noise and nothing else.
 
     Arnaboldi et al. 2023, eqs. (25), (60), (61); Ben Arous et al. 2022, Theorem 2.2 (for overlaps Q rescaled by
     d^1/2 the covariance there lacks the second-order term of the increment).
     """
-    return DiffusionLimit(mean=ode(problem, algorithm, expectation, tolerance=tolerance), d=as_dimension(d))
+    return DiffusionLimit(mean=ode(problem, algorithm, rule, tolerance=tolerance), d=as_dimension(d))
 
 
 def linear_noise(
     problem: Problem,
     algorithm: OnlineAlgorithm,
     d: float | Array,
-    expectation: Rule | None = None,
+    rule: Rule | None = None,
     *,
     tolerance: float = TOLERANCE,
 ) -> LinearNoiseLimit:
@@ -278,7 +275,7 @@ def linear_noise(
 
     **Arguments:** as for [`sde`].
     """
-    return LinearNoiseLimit(mean=ode(problem, algorithm, expectation, tolerance=tolerance), d=as_dimension(d))
+    return LinearNoiseLimit(mean=ode(problem, algorithm, rule, tolerance=tolerance), d=as_dimension(d))
 
 
 def as_dimension(d: float | Array) -> Float[Array, ""]:

@@ -151,21 +151,15 @@ def mean_moments(problem: Problem, algorithm: OnlineAlgorithm, state: State, ave
     With those that the loss does not see, by Stein's lemma: $\mathbb{E}[s f] = A \, \text{Cov}(u, f)$.
     """
     moments = problem.mean_moments(state, averaging, algorithm.transform)
-    students, teachers, *own = state.families
+    own = state.families[2:]
     if not own:
         return moments
-    if algorithm.transform is None:
-        sensitivity = problem.sensitivity(state, moments)
-    else:
-        sensitivity = Problem.sensitivity(problem, state, moments)
-    overlaps = {
-        family: jnp.concatenate([state.overlap(students, family), state.overlap(teachers, family)]) for family in own
-    }
-    return dataclasses.replace(moments, own={family: sensitivity @ overlaps[family] for family in own})
+    sensitivity = problem.sensitivity(state, moments, algorithm.transform)
+    return dataclasses.replace(moments, own={family: sensitivity @ state.with_seen(family) for family in own})
 
 
 def ode(
-    problem: Problem, algorithm: OnlineAlgorithm, expectation: Rule | None = None, *, tolerance: float = TOLERANCE
+    problem: Problem, algorithm: OnlineAlgorithm, rule: Rule | None = None, *, tolerance: float = TOLERANCE
 ) -> MeanLimit:
     r"""The ODE limit: what SGD does as $d \to \infty$ at fixed alpha = samples / d and fixed learning rate.
 
@@ -179,23 +173,23 @@ def ode(
     - `tolerance`: relative error of averages over the fields where they are not closed forms. The nodes follow the
       State, so that it holds along the whole trajectory; where it cannot be met (kinks without closed forms, many
       fields) [`solve`] says what was.
-    - `expectation`: a rule (`GaussHermite`, `Sobol`) to average with instead.
+    - `rule`: a rule (`GaussHermite`, `Sobol`) to average with instead.
 
     Saad & Solla 1995; Arnaboldi et al. 2023, eq. (11), where the factors learning_rate / (p d) belong to the clock;
     Ben Arous et al. 2022, Theorem 2.2.
     """
-    return _mean_limit(problem, algorithm, averaging(expectation, tolerance), second_order=True)
+    return _mean_limit(problem, algorithm, averaging(rule, tolerance), second_order=True)
 
 
 def gradient_flow(
-    problem: Problem, algorithm: OnlineAlgorithm, expectation: Rule | None = None, *, tolerance: float = TOLERANCE
+    problem: Problem, algorithm: OnlineAlgorithm, rule: Rule | None = None, *, tolerance: float = TOLERANCE
 ) -> MeanLimit:
     """The limit of vanishing learning rate, on the same clock: the ODE without its second-order term.
 
     It holds for learning_rate -> 0 at fixed learning_rate * alpha; at finite learning rate it differs from SGD at
     order one, whatever d is.
     """
-    return _mean_limit(problem, algorithm, averaging(expectation, tolerance), second_order=False)
+    return _mean_limit(problem, algorithm, averaging(rule, tolerance), second_order=False)
 
 
 def check_mean_limit(limit: object) -> None:
@@ -215,9 +209,7 @@ def _mean_limit(problem, algorithm, by: Averaging, *, second_order: bool) -> Mea
     check_problem(problem)
     check_online(algorithm)
     if by.rule is not None and not isinstance(problem, FieldProblem):
-        raise InvalidInput(
-            f"{problem!r} has no fields to average over: its limit is a closed form; leave out expectation."
-        )
+        raise InvalidInput(f"{problem!r} has no fields to average over: its limit is a closed form; leave out rule.")
     if algorithm.readout_rate is not None and problem.readout is None:
         raise InvalidInput(
             "readout_rate was given, but the problem has no readout to train; give it one (readout=...)."

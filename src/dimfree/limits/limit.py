@@ -8,9 +8,9 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from ..algorithms.online import OnlineAlgorithm
+from ..errors import real_array
 from ..gaussian.rules import Accuracy, Averaging
 from ..integration import Found, Settings, solve_adaptively
-from ..integration.settings import as_arrays
 from ..problems import Problem
 from ..state import check_state
 from ..trajectory import bytes_of_state, check_start
@@ -111,7 +111,7 @@ class Limit(eqx.Module):
     def integrate(self, start: Any, times: Float[Array, " times"], settings: Settings) -> Found:
         """The equation, integrated from a start that is prepared."""
         relative, absolute = settings.tolerances(rough=self.rough)
-        arrays = solve_adaptively(
-            self, start, times, as_arrays((relative, absolute)), settings.max_steps, settings.stop
-        )
+        # As arrays, so that one compiled program serves all of them.
+        tolerances = tuple(real_array(each, "tolerance") for each in (relative, absolute))
+        arrays = solve_adaptively(self, start, times, tolerances, settings.max_steps, settings.stop)
         return Found(arrays, {"solver": f"Tsit5, relative tolerance {relative}, absolute {absolute}"})

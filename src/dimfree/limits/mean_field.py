@@ -135,7 +135,7 @@ def mean_field(
     d: float | Array | None = None,
     *,
     infinite_width: bool = False,
-    expectation: Rule | None = None,
+    rule: Rule | None = None,
     tolerance: float = TOLERANCE,
 ) -> MeanFieldLimit:
     r"""The limit of wide networks: p neurons at a cost proportional to p, not p^2.
@@ -169,7 +169,7 @@ def mean_field(
       learning_rate / p; how good they are is what [`particle_error`] says.
     - `tolerance`: relative error of averages, as for [`ode`]. Averages over what a neuron's field has of its own are
       closed forms for erf, polynomials and functions that are linear on either side of zero, else over a line.
-    - `expectation`: a rule to average over the k teacher fields with instead.
+    - `rule`: a rule to average over the k teacher fields with instead.
 
     Loureiro 2023, "Mean-field + high-d", where $M P M^\top$ must be $M P^{-1} M^\top$ and the theorem must subtract
     $\text{diag}(q_\perp)$; Arnaboldi, Stephan, Krzakala & Loureiro, COLT 2023.
@@ -181,7 +181,7 @@ def mean_field(
             "whose output is a sum over neurons and whose loss is the squared error. For others use dimfree.ode."
         )
     check_online_sgd(algorithm)
-    by = averaging(expectation, tolerance)
+    by = averaging(rule, tolerance)
     cosine_variance = jnp.zeros(())
     if d is not None:
         left = as_dimension(d) - problem.teacher_width

@@ -13,9 +13,9 @@
 
 from .analyses import distances, spectra
 from .compare import compare
+from .drawing_style import style
 from .exit_times import exit_times
 from .flow import flow
-from .look import style
 from .panels import panels
 from .phase_diagram import phase_diagram
 from .regimes import regimes

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from ..checking import CheckResult
 from ..errors import InvalidInput
 from ..printing import in_a_line
-from .look import in_style
+from .drawing_style import in_style
 
 if TYPE_CHECKING:
     from ..analysis import HessianSpectrum

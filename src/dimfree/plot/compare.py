@@ -18,7 +18,7 @@ from ..errors import InvalidInput
 from ..printing import in_a_line
 from ..solving import DMFTSolution
 from ..trajectory import Outcome, Trajectory
-from .look import in_style
+from .drawing_style import in_style
 
 QUANTITIES = ("risk", "M", "Q", "readout")
 _DOTS = 26  # markers along a simulated curve

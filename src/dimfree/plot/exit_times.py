@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from ..analysis.exit_times import METHODS, ExitTime
 from ..errors import InvalidInput
 from ..printing import in_a_line
-from .look import in_style
+from .drawing_style import in_style
 
 _LOOKS = {
     "ode": ("ODE, random starts", "#56B4E9", "--"),

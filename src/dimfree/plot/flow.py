@@ -16,7 +16,7 @@ from ..limits import MeanLimit
 from ..printing import in_a_line
 from ..state import State
 from ..trajectory import Trajectory
-from .look import in_style
+from .drawing_style import in_style
 
 _LINE, _HEAD, _REST = "#A9BCC9", "#7F9BAE", "#222222"
 _TRAJECTORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")

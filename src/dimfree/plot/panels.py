@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .look import in_style
+from .drawing_style import in_style
 
 
 def panels(

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.mathtext import MathTextParser
 
 from ..errors import InvalidInput
-from .look import in_style
+from .drawing_style import in_style
 
 if TYPE_CHECKING:
     import xarray

@@ -11,7 +11,7 @@ from scipy.ndimage import distance_transform_edt
 from ..analysis.regimes import LIMITS, RegimeMap
 from ..errors import InvalidInput
 from ..printing import in_a_line
-from .look import in_style
+from .drawing_style import in_style
 
 _COLOURS = {
     "mean field": "#E9C46A",

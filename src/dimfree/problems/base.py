@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..batches import map_in_batches
 from ..errors import InvalidInput, check_precision, shown
+from ..gaussian.factor import psd_factor
 from ..gaussian.rules import TOLERANCE, Averaging, Rule, Trapezoid, averaging
 from ..printing import as_call
 from ..state import STUDENTS, TEACHERS, State, WideState
@@ -122,7 +123,7 @@ class Problem(eqx.Module):
     ) -> Float[Array, "n n"]:
         """The covariance of a vector that the `Moments` of a sample determine: `increment(moments, parameters)`."""
 
-    def sensitivity(self, state: State, moments: Moments) -> Float[Array, "p r"]:
+    def sensitivity(self, state: State, moments: Moments, transform: Any = None) -> Float[Array, "p r"]:
         r"""The mean derivative of the slopes by the fields, $A = \mathbb{E}[\partial s / \partial u]$.
 
         By Stein's lemma it is what relates the slopes to any other vector, $\mathbb{E}[s f] = A \, \text{Cov}(u, f)$.
@@ -130,7 +131,7 @@ class Problem(eqx.Module):
 
         **Arguments:**
 
-        - `moments`: the mean `Moments` there.
+        - `moments`: the mean `Moments` there; `transform`: what changes the slopes, if anything does.
         """
         with_fields = jnp.concatenate([moments.student, moments.teacher], axis=1)
         return on_range(state.covariance, with_fields.T).T
@@ -178,17 +179,17 @@ class Problem(eqx.Module):
         raise InvalidInput(f"{self!r} is no two-layer network with the squared error; a WideState has no risk here.")
 
     def risk(
-        self, state: State | WideState, expectation: Rule | None = None, *, tolerance: float = TOLERANCE
+        self, state: State | WideState, rule: Rule | None = None, *, tolerance: float = TOLERANCE
     ) -> Float[Array, "*batch"]:
         """The mean loss of a fresh sample, in closed form where there is one; leading axes of the State are kept.
 
         **Arguments:**
 
         - `state`: where.
-        - `expectation`, `tolerance`: how averages are taken, as for [`ode`].
+        - `rule`, `tolerance`: how averages are taken, as for [`ode`].
         """
         check_precision()
-        by = averaging(expectation, tolerance)
+        by = averaging(rule, tolerance)
         if not isinstance(state, State | WideState):
             raise InvalidInput(f"state = {shown(state)} was given; pass dimfree.State(Q=..., M=...).")
         single: Callable = self.wide_risk if isinstance(state, WideState) else self.single_risk
@@ -223,6 +224,23 @@ def is_bounded(fields: Float[Array, "..."], slopes: Float[Array, "..."]) -> Bool
     It looks at what exact and vector simulation share, so that both call the same runs diverged.
     """
     return jnp.all(jnp.abs(fields) < 1e4) & jnp.all(jnp.abs(slopes) < 1e8)
+
+
+def frame(
+    gram: Float[Array, "n n"], normals: Float[Array, "*B n"], d: Float[Array, ""]
+) -> tuple[Float[Array, "n n"], Float[Array, "*B n"]]:
+    """Coordinates of vectors with these overlaps in a frame that they span in dimension d, and those of an input in it.
+
+    With more vectors than dimensions the overlaps have rank d at most, and only as many columns count as an input has
+    coordinates: the others, and normals that there is no room for, are zero.
+    """
+    factor, in_use = psd_factor(gram)
+    in_use = in_use & (jnp.cumsum(in_use) <= d)  # a pivot beyond the d-th is rounding, whatever its size
+    # Every input has d coordinates: those that the vectors see, then unseen ones. Columns without a pivot are unseen
+    # coordinates too, as many as there is room for.
+    room = d - jnp.sum(in_use)
+    normals = jnp.where(in_use | (jnp.cumsum(~in_use) <= room), normals, 0.0)
+    return jnp.where(in_use, factor, 0.0), normals
 
 
 def on_range(matrix: Float[Array, "n n"], columns: Float[Array, "n m"]) -> Float[Array, "n m"]:

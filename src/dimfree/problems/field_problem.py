@@ -11,12 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
-from ..gaussian.expectation import FieldRule, expectation
-from ..gaussian.factor import psd_factor
+from ..gaussian.means import FieldRule, gaussian_mean
 from ..gaussian.resolution import Resolution, loss_resolution, polynomial_degree
 from ..gaussian.rules import FEW_POINTS, MOST_FIELDS, Averaging, GaussHermite, Rule, Trapezoid, choose_rule
 from ..state import State
-from .base import Draws, Moments, Problem, covariance_of_linear, is_bounded
+from .base import Draws, Moments, Problem, covariance_of_linear, frame, is_bounded
+
+_NOISE_NODES = 32  # for the noise, where it is not known how many are exact
 
 
 class Sample(eqx.Module):
@@ -123,7 +124,9 @@ class FieldProblem(Problem):
         dimension = (self.seen_fields if fields is None else fields) + (self.noise_nodes is None)
         smooth = self.smooth and transform is None
         chosen = averaging.rule or self._chosen_rule(averaging.tolerance, dimension, power, smooth)
-        noise_nodes = self.noise_nodes if transform is None else _of_transformed(self.noise_nodes)
+        noise_nodes = self.noise_nodes
+        if transform is not None and noise_nodes not in (None, 1):
+            noise_nodes = _NOISE_NODES  # what is changed is no polynomial of the noise
         return FieldRule(chosen, noise_nodes, smooth, averaging.replica)
 
     def _chosen_rule(self, tolerance: float, dimension: int, power: int, smooth: bool) -> Rule | Trapezoid:
@@ -178,7 +181,7 @@ class FieldProblem(Problem):
             if points:
                 # A sum, to be differentiated as one: there is no density whose derivative could be taken instead.
                 return _mean_over_noise(of_fields, center, numbers, field_rule)
-            return expectation(of_fields, variance * covariance, numbers, field_rule, mean=center)
+            return gaussian_mean(of_fields, variance * covariance, numbers, field_rule, mean=center)
 
         return self.inputs.average(in_component, state)
 
@@ -193,8 +196,9 @@ class FieldProblem(Problem):
             return known
         by_parts = self.smooth and not self.sees_teacher and transform is None
         of_sample = _moments_and_curvature if by_parts else _sample_moments
-        linear = transform is None
-        averages = self.average(of_sample, transform, state, averaging, linear_in_teacher=linear, transform=transform)
+        averages = self.average(
+            of_sample, transform, state, averaging, linear_in_teacher=transform is None, transform=transform
+        )
         if not by_parts:
             return averages
         moments, curvature = averages
@@ -239,13 +243,7 @@ class FieldProblem(Problem):
         p, k, B = self.width, self.teacher_width, draws.noise.shape[-1]
         students, teachers, *own = state.families
         # Teachers first: with more fields than dimensions, the columns left without a pivot are then those of students.
-        factor, in_use = psd_factor(state.gram(teachers, students, *own))
-        in_use = in_use & (jnp.cumsum(in_use) <= d)  # a pivot beyond the d-th is rounding, whatever its size
-        factor = jnp.where(in_use, factor, 0.0)
-        # Every input has d coordinates: those that the fields see, then unseen ones. Columns without a pivot are
-        # unseen coordinates too, as many as there is room for.
-        room = d - jnp.sum(in_use)
-        normals = jnp.where(in_use | (jnp.cumsum(~in_use) <= room), draws.normals, 0.0)
+        factor, normals = frame(state.gram(teachers, students, *own), draws.normals, d)
         assert draws.triangle is not None
         seen = self.inputs.seen(normals, draws.component, factor[:k])
         unseen = self.inputs.unseen(draws.triangle, draws.component)
@@ -285,14 +283,6 @@ class FieldProblem(Problem):
         if transform is not None:
             slopes = transform.used_slopes(lambda fields: of_batch(fields)[0], student, gram)
         return slopes, readout_gradient
-
-
-def _of_transformed(noise_nodes: int | None) -> int | None:
-    """Nodes for the noise where slopes are changed, and are no polynomials of it: where there is noise, many."""
-    return noise_nodes if noise_nodes in (None, 1) else _TRANSFORMED_NODES
-
-
-_TRANSFORMED_NODES = 32
 
 
 def _stand_in(problem: FieldProblem) -> tuple:
@@ -336,7 +326,7 @@ def split_fields(problem: Problem, fields: Float[Array, "... r"]):
 
 def _mean_over_noise(of_fields, fields, parameters, rule: FieldRule):
     """The mean over the noise alone."""
-    _, noise, weights = FieldRule(GaussHermite(1), rule.noise_nodes or 32, rule.smooth).points(1)
+    _, noise, weights = FieldRule(GaussHermite(1), rule.noise_nodes or _NOISE_NODES, rule.smooth).points(1)
     values = jax.vmap(of_fields, in_axes=(None, 0, None))(fields, jnp.asarray(noise), parameters)
     return jax.tree.map(lambda value: jnp.tensordot(jnp.asarray(weights), value, axes=1), values)
 

@@ -9,10 +9,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
 from ..errors import InvalidInput, nonnegative_number, positive_integer
-from ..gaussian.factor import psd_factor
 from ..gaussian.rules import Averaging
 from ..state import State
-from .base import Draws, Moments, Problem, covariance_of_linear, is_bounded
+from .base import Draws, Moments, Problem, covariance_of_linear, frame, is_bounded
 
 
 class SpikedTensor(Problem):
@@ -114,12 +113,7 @@ class SpikedTensor(Problem):
         """
         _refuse(transform)
         signal, shrink, noise = self._gradient(state)
-        factor, in_use = psd_factor(state.gram(*state.families))
-        in_use = in_use & (jnp.cumsum(in_use) <= d)
-        factor = jnp.where(in_use, factor, 0.0)
-        room = d - jnp.sum(in_use)
-        # Axes that no vector has a part of are coordinates of the noise too, as many as there is room for.
-        normals = jnp.where(in_use | (jnp.cumsum(~in_use) <= room), jnp.mean(draws.normals, axis=0), 0.0)
+        factor, normals = frame(state.gram(*state.families), jnp.mean(draws.normals, axis=0), d)
         along = jnp.ones(normals.shape).at[0].set(self.order**0.5)
         assert draws.triangle is not None
         rest = jnp.sum(jnp.mean(draws.triangle, axis=0) ** 2)

@@ -249,13 +249,13 @@ class TwoLayer(Network):
     def known_moments(self, state: State) -> Moments | None:
         return None if self.closed_integrals is None else self._moments(state, self.closed_integrals)
 
-    def sensitivity(self, state: State, moments: Moments) -> Float[Array, "p r"]:
+    def sensitivity(self, state: State, moments: Moments, transform: Any = None) -> Float[Array, "p r"]:
         r"""In closed form where averages are: $\mathbb{E}[s_i f]$ is linear in the covariances of f with the fields.
 
         So that of fields f of which the a-th has covariance one with $u_a$ alone is A itself.
         """
-        if self.closed_integrals is None:
-            return super().sensitivity(state, moments)
+        if self.closed_integrals is None or transform is not None:
+            return super().sensitivity(state, moments, transform)
         covariance, weights = state.covariance, self.output_weights(state)
         identity = jnp.eye(weights.size)
         enlarged = jnp.block([[covariance, identity], [identity, 2 * identity]])

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..gaussian.blocks import sum_over_blocks
-from ..gaussian.expectation import FieldRule
 from ..gaussian.grids import Grid, average_over_grid
 from ..gaussian.half_range import HalfRange
+from ..gaussian.means import FieldRule
 from ..gaussian.rules import Averaging, GaussHermite, Rule, Sobol, Trapezoid
 from ..gaussian.smoothing import own_averages, smoothed
 from ..state import WideState

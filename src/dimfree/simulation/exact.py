@@ -20,7 +20,7 @@ def draw(key: PRNGKeyArray, problem: Problem, algorithm: OnlineAlgorithm, block:
     """
     field_key, diagonal_key, lower_key = jax.random.split(key, 3)
     batch_size = algorithm.batch_size
-    fields = problem.width * (1 + len(algorithm.own)) + problem.teacher_width
+    fields = algorithm.number_of_vectors(problem)
     # All normals in one draw: every further one costs a third of a second of compilation.
     several = problem.inputs.components > 1
     normals = jax.random.normal(field_key, (block, batch_size, fields + 1 + several))

@@ -152,8 +152,7 @@ class _Job(eqx.Module):
 
 
 def _bytes_per_run(problem: Problem, algorithm: OnlineAlgorithm, d: int, method: str) -> int:
-    fields = problem.width * (1 + len(algorithm.own)) + problem.teacher_width
-    batch = algorithm.batch_size
+    fields, batch = algorithm.number_of_vectors(problem), algorithm.batch_size
     state = fields**2 + 2 * problem.width
     if method == "vectors":
         return 8 * (2 * batch * d + 3 * fields * d + 3 * state)

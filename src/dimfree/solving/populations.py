@@ -381,6 +381,7 @@ def _solution(
         problem=problem,
         training_loss=jnp.asarray(np.stack([curves["training_loss"] for curves in finest])),
         clock="time",
+        limit_sources=("mignacco2021",),
         provenance=provenance(
             limit=f"dynamical mean-field theory, {'flow' if flow else 'at the learning rate'}",
             populations=f"{runs}{left_out}, {cost}",

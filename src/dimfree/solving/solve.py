@@ -59,6 +59,7 @@ def solve(
         alpha=alphas,
         problem=limit.problem,
         labels=limit.coordinates.labels,
+        limit_sources=limit.own_sources,
         provenance=provenance(
             limit=limit.name,
             problem=limit.problem,

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import algorithms, problems, stating
+from .. import algorithms, problems, registry
 from ..errors import InvalidInput, check_memory
 from ..trajectory import bytes_of_state
 from .description import Analysis, Description, Function, axis_values
@@ -185,10 +185,10 @@ def settings_of(description: Description, values: dict[str, Any]) -> dict[str, A
     return given | {name: value for name, value in values.items() if "." not in name}
 
 
-def _make(home: stating.Home, settings: dict[str, Any], values: dict[str, Any]) -> Any:
+def _make(home: registry.Home, settings: dict[str, Any], values: dict[str, Any]) -> Any:
     own = {axis.removeprefix(f"{home}."): value for axis, value in values.items() if axis.startswith(f"{home}.")}
     arguments = {argument: value for argument, value in settings.items() if argument != "name"} | own
-    return stating.make(home, settings["name"], {argument: _python(value) for argument, value in arguments.items()})
+    return registry.make(home, settings["name"], {argument: _python(value) for argument, value in arguments.items()})
 
 
 def _python(value: Any) -> Any:

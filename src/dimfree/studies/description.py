@@ -9,7 +9,7 @@ import pydantic
 from pydantic import Field
 
 from ..errors import InvalidInput, shown
-from ..reading import with_numbers
+from ..yaml_files import with_numbers
 
 _MOST_CELLS = 10**9  # a cell's number seeds its random key, which holds 32 bits
 _MOST_POINTS = 10**7  # along one axis: they are held in memory
@@ -102,7 +102,7 @@ class FixedPoints(_Checked):
     starts: int = Field(default=256, ge=1)
 
 
-class MeanField(_Checked):
+class DMFT(_Checked):
     """Solve the mean-field theory of reused data up to `time`, from students with overlap `overlap`."""
 
     name: Literal["dmft"]
@@ -134,7 +134,7 @@ class Function(_Checked):
 
 
 Computation = Annotated[
-    ExitTime | Simulate | Solve | FixedPoints | MeanField | Analysis | Function, Field(discriminator="name")
+    ExitTime | Simulate | Solve | FixedPoints | DMFT | Analysis | Function, Field(discriminator="name")
 ]
 
 

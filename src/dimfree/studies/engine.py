@@ -15,13 +15,13 @@ from ..errors import InvalidInput
 from ..printing import duration
 from .arrays import Arrays
 from .cells import Cells, Layout
-from .clusters import Cluster
 from .description import Description
 from .files import FULL
 from .lock import Lock
 from .progress import Progress
 from .store import Record, Store, made_with
 from .tasks import run_task
+from .workers import Cluster
 
 _RETRIES = 2  # of a task that raised
 _RESUBMITS = 2  # of a task whose workers died; it is given up when twenty-one have: each takes seconds to start

@@ -17,7 +17,7 @@ from ..errors import InvalidInput
 from ..quadratic import plateau
 from ..state import State
 from .cells import make_algorithm, make_problem, settings_of
-from .description import Analysis, Description, FixedPoints, Function, MeanField
+from .description import DMFT, Analysis, Description, FixedPoints, Function
 
 
 def imported(path: str) -> Callable[..., Any]:
@@ -47,7 +47,7 @@ def one_cell(description: Description, values: dict[str, Any], key: Any) -> dict
             "lowest_risk": min(risks, default=np.nan),
             "lowest_stable_risk": min(stable, default=np.nan),
         }
-    if isinstance(compute, MeanField):
+    if isinstance(compute, DMFT):
         overlap = settings.pop("overlap")
         start = State(Q=[[1.0]], M=[[overlap]])
         time, error = settings.pop("time"), settings.pop("error")

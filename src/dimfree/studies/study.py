@@ -7,7 +7,7 @@ import pydantic
 import yaml
 
 from ..errors import InvalidInput
-from ..reading import read
+from ..yaml_files import read
 from .description import Description, Function, checked, in_words
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ class Study(Description):
         compared with what was written.
         """
         from .cells import Layout
-        from .clusters import Cluster
         from .engine import run
+        from .workers import Cluster
 
         self._permit(allow_code)
         Layout(self)  # refuses what cannot be, before anything is written

@@ -4,30 +4,30 @@ Papers that compare printed equations with derived ones, symbol by symbol, may b
 
 - `Alphabet`: the symbols that the equations of a problem are written in; `writer(alphabet)`: how they are printed.
 - `GaussianFields`: averages of polynomials of Gaussian fields, by Wick's theorem.
-- `Words`: polynomials in matrices of any size; `QuadraticNetwork`: the ODE of a quadratic network in such words.
+- `MatrixPolynomial`: polynomials in matrices of any size; `QuadraticNetwork`: the ODE of a quadratic network as such.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .front import equations
+from .dispatch import equations
 from .result import SymbolicLimit
 
 if TYPE_CHECKING:
     from .matrix_form import QuadraticNetwork
+    from .matrix_polynomials import MatrixPolynomial
     from .matrix_result import writer
     from .notation import Alphabet
     from .wick import GaussianFields
-    from .words import Words
 
-__all__ = ["Alphabet", "GaussianFields", "QuadraticNetwork", "SymbolicLimit", "Words", "equations", "writer"]
+__all__ = ["Alphabet", "GaussianFields", "MatrixPolynomial", "QuadraticNetwork", "SymbolicLimit", "equations", "writer"]
 
 # Their modules import sympy, which is an extra.
 _WITH_SYMPY = {
     "Alphabet": "notation",
     "GaussianFields": "wick",
     "QuadraticNetwork": "matrix_form",
-    "Words": "words",
+    "MatrixPolynomial": "matrix_polynomials",
     "writer": "matrix_result",
 }
 

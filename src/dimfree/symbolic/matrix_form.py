@@ -6,10 +6,10 @@ from typing import Any
 
 import sympy
 
+from .matrix_polynomials import MatrixPolynomial
 from .notation import Alphabet
-from .words import Words
 
-Blocks = list[list[Words]]
+Blocks = list[list[MatrixPolynomial]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,10 +22,10 @@ class MatrixSystem:
     - `risk`: a scalar.
     """
 
-    flow: dict[str, Words]
-    corrector: dict[str, Words]
-    readout: Words | None
-    risk: Words
+    flow: dict[str, MatrixPolynomial]
+    corrector: dict[str, MatrixPolynomial]
+    readout: MatrixPolynomial | None
+    risk: MatrixPolynomial
 
 
 class QuadraticNetwork:
@@ -47,7 +47,7 @@ class QuadraticNetwork:
         constant, _, curvature = (sympy.sympify(c) for c in coefficients)
         self.alphabet, self.constant, self.curvature = alphabet, constant, curvature
         p, k = self.sizes = (alphabet.p, alphabet.k)
-        one, letter = Words.scalar(1), Words.letter
+        one, letter = MatrixPolynomial.scalar(1), MatrixPolynomial.letter
         self.A = one if alphabet.unit_readout else letter("A")
         teacher = one if alphabet.unit_teacher_readout else letter("A*")
         P = one if alphabet.orthonormal_teachers else letter("P")
@@ -64,20 +64,22 @@ class QuadraticNetwork:
         self.partition = [one]
         for n in range(1, 5):
             terms = (2 ** (j - 1) * self.traces[j - 1] * self.partition[n - j] for j in range(1, n + 1))
-            self.partition.append(sum(terms, Words()) / n)
+            self.partition.append(sum(terms, MatrixPolynomial()) / n)
 
     def _tilt(self, blocks: Blocks) -> Blocks:
         return [[self.S[row] * entry for entry in blocks[row]] for row in range(2)]
 
-    def _trace(self, blocks: Blocks) -> Words:
+    def _trace(self, blocks: Blocks) -> MatrixPolynomial:
         """The trace of S times a matrix in blocks; on the sphere the trace of Q is p."""
-        return sum((self.constrained((self.S[i] * blocks[i][i]).trace(self.sizes[i])) for i in range(2)), Words())
+        return sum(
+            (self.constrained((self.S[i] * blocks[i][i]).trace(self.sizes[i])) for i in range(2)), MatrixPolynomial()
+        )
 
-    def constrained(self, words: Words) -> Words:
+    def constrained(self, words: MatrixPolynomial) -> MatrixPolynomial:
         """With what the sphere says of traces put in: tr Q = p, tr AQ = tr A."""
         if not self.alphabet.sphere:
             return words
-        total = Words()
+        total = MatrixPolynomial()
         for (word, traces), value in words.terms.items():
             kept = []
             for trace in traces:
@@ -85,22 +87,26 @@ class QuadraticNetwork:
                     value = value * self.alphabet.p
                 else:
                     kept.append(("A",) if trace == ("A", "Q") else trace)
-            total = total + Words({(word, tuple(sorted(kept))): value})
+            total = total + MatrixPolynomial({(word, tuple(sorted(kept))): value})
         return total
 
-    def scalar_moment(self, power: int) -> Words:
+    def scalar_moment(self, power: int) -> MatrixPolynomial:
         r"""$\mathbb{E}[e^n]$ without noise, n at most 2."""
         bare = [math.factorial(n) * self.partition[n] for n in range(power + 1)]
-        return sum((math.comb(power, n) * self.offset ** (power - n) * bare[n] for n in range(power + 1)), Words())
+        return sum(
+            (math.comb(power, n) * self.offset ** (power - n) * bare[n] for n in range(power + 1)), MatrixPolynomial()
+        )
 
-    def moment(self, power: int, row: int, column: int) -> Words:
+    def moment(self, power: int, row: int, column: int) -> MatrixPolynomial:
         r"""A block of $\mathbb{E}[e^n u u^\top]$ without noise, n at most 2."""
 
-        def bare(n: int) -> Words:
+        def bare(n: int) -> MatrixPolynomial:
             terms = (2**j * self.partition[n - j] * self.chain[j][row][column] for j in range(n + 1))
-            return math.factorial(n) * sum(terms, Words())
+            return math.factorial(n) * sum(terms, MatrixPolynomial())
 
-        return sum((math.comb(power, n) * self.offset ** (power - n) * bare(n) for n in range(power + 1)), Words())
+        return sum(
+            (math.comb(power, n) * self.offset ** (power - n) * bare(n) for n in range(power + 1)), MatrixPolynomial()
+        )
 
     def system(self) -> MatrixSystem:
         """Drift and risk."""
@@ -109,7 +115,7 @@ class QuadraticNetwork:
         own = 2 * self.curvature * self.scale
         student, teacher = own * A * self.moment(1, 0, 0), own * A * self.moment(1, 0, 1)
         square = own**2 * A * (self.moment(2, 0, 0) + alphabet.noise * self.Omega[0][0]) * A
-        shrink = {"Q": 2 * ridge * Words.letter("Q"), "M": ridge * Words.letter("M")}
+        shrink = {"Q": 2 * ridge * MatrixPolynomial.letter("Q"), "M": ridge * MatrixPolynomial.letter("M")}
         readout = None
         if alphabet.trained:
             mean = self.curvature * self.moment(1, 0, 0) + self.constant * self.scalar_moment(1)
@@ -119,11 +125,11 @@ class QuadraticNetwork:
                 "Q": -1 * (rate / batch) * (student + student.T + shrink["Q"]),
                 "M": -1 * (rate / batch) * (teacher + shrink["M"]),
             },
-            corrector={"Q": (rate / batch) ** 2 * square, "M": Words()},
+            corrector={"Q": (rate / batch) ** 2 * square, "M": MatrixPolynomial()},
             readout=readout,
             risk=(self.scalar_moment(2) + alphabet.noise) / 2,
         )
 
 
 def _times(left: Blocks, right: Blocks) -> Blocks:
-    return [[sum((left[i][m] * right[m][j] for m in range(2)), Words()) for j in range(2)] for i in range(2)]
+    return [[sum((left[i][m] * right[m][j] for m in range(2)), MatrixPolynomial()) for j in range(2)] for i in range(2)]

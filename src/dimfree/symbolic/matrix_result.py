@@ -7,14 +7,14 @@ import sympy
 
 from .index_form import arguments, conditions, described
 from .matrix_form import MatrixSystem, QuadraticNetwork
+from .matrix_polynomials import MatrixPolynomial
+from .matrix_printing import MatrixPrinter
 from .notation import Alphabet
 from .result import SymbolicLimit
-from .word_writing import WordWriter
-from .words import Words
 from .writing import function, module
 
 
-def writer(alphabet: Alphabet) -> WordWriter:
+def writer(alphabet: Alphabet) -> MatrixPrinter:
     """How the matrices of an alphabet are written."""
     p, k = alphabet.p, alphabet.k
     matrices: dict[str, Any] = {
@@ -29,7 +29,7 @@ def writer(alphabet: Alphabet) -> WordWriter:
     latex |= {"Mt": f"{latex['M']}^\\top", "A": "A", "A*": "A^*"}
     code = {name: alphabet.code_name(name) for name in ("Q", "M", "P")}
     code |= {"Mt": f"{code['M']}.T", "A": "A", "A*": "A_star"}
-    return WordWriter(matrices, latex, code, alphabet.rate, alphabet.code)
+    return MatrixPrinter(matrices, latex, code, alphabet.rate, alphabet.code)
 
 
 def in_matrices(
@@ -43,7 +43,7 @@ def in_matrices(
     total = {name: network.constrained(per_clock * words) + corrector[name] for name, words in system.flow.items()}
     risk = network.constrained(alphabet.notation.risk_factor * system.risk)
 
-    def projected(words: Mapping[str, Words]) -> dict[str, Any]:
+    def projected(words: Mapping[str, MatrixPolynomial]) -> dict[str, Any]:
         free = {name: write.expression(words[name], shapes[name]) for name in ("Q", "M")}
         if not alphabet.sphere:
             return free

@@ -62,7 +62,7 @@ class SymbolicLimit:
         """
         if len(self.drift) > 2 or self.algorithm.readout_rate is not None or self._symbolic:
             return ()
-        from .at_rest import fixed_points
+        from .rest_points import fixed_points
 
         return fixed_points(self.drift, self.symbols)
 

@@ -9,7 +9,7 @@ from dimfree import Claim, Reproduction, ode, sde, simulate, solve
 from dimfree.papers import Size
 
 from ..comparing import would_see
-from ..look import BLUE, DARK, GREEN, PINK, RED, SKY, in_style, panels
+from ..drawing_style import BLUE, DARK, GREEN, PINK, RED, SKY, in_style, panels
 from . import drawing
 from .drawing import CLOCK, CONSIDERABLE, RATE_PER_WIDTH, THRESHOLD
 from .exits import mean_exits, typical_start

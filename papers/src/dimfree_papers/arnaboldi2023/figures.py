@@ -8,7 +8,7 @@ from dimfree import Claim, OnlineSGD, PhaseRetrieval, Reproduction, State, ode, 
 from dimfree.papers import Size
 
 from ..comparing import would_see
-from ..look import BLUE, DARK, GREEN, RED, SKY, in_style, panels
+from ..drawing_style import BLUE, DARK, GREEN, RED, SKY, in_style, panels
 from . import drawing
 from .drawing import CLOCK, CONSIDERABLE, RATE_PER_WIDTH
 from .weights import risk_of, tangent_hessian

@@ -6,7 +6,7 @@ import sympy
 
 from dimfree import OnlineSGD, PhaseRetrieval
 from dimfree import equations as derive
-from dimfree.symbolic import Alphabet, QuadraticNetwork, Words, writer
+from dimfree.symbolic import Alphabet, MatrixPolynomial, QuadraticNetwork, writer
 
 from ..printed import PrintedEquation, indices
 from .printed_fluctuations import fluctuations
@@ -56,19 +56,19 @@ def _matrices() -> tuple[PrintedEquation, ...]:
     system = QuadraticNetwork(alphabet, (0, 0, 1)).system()
     write = writer(alphabet)
 
-    def ours(words: Words) -> Words:
+    def ours(words: MatrixPolynomial) -> MatrixPolynomial:
         # One teacher: P is a number.
-        single = words.replace({"P": Words.scalar(rho)}, 1).subs({alphabet.k: 1})
+        single = words.replace({"P": MatrixPolynomial.scalar(rho)}, 1).subs({alphabet.k: 1})
         return alphabet.alpha_per_clock * single
 
     def latex(words: Any) -> str:
         return " ".join(write.lines(words))
 
-    Q, m = Words.letter("Q"), Words.letter("M")
+    Q, m = MatrixPolynomial.letter("Q"), MatrixPolynomial.letter("M")
     trace, square = Q.trace(p), (Q * Q).trace(p)
     mm = m * m.T
 
-    def of_Q(teachers: Any) -> Words:
+    def of_Q(teachers: Any) -> MatrixPolynomial:
         first = 4 * (rho - trace / p) * Q + 8 * (mm / teachers - Q * Q / p)
         noise_terms = (
             3 * rho**2 * Q + 12 * rho * mm
@@ -80,7 +80,7 @@ def _matrices() -> tuple[PrintedEquation, ...]:
         )  # fmt: skip
         return first + 4 * gamma / p * noise_terms
 
-    def of_risk(first: Any) -> Words:
+    def of_risk(first: Any) -> MatrixPolynomial:
         return (first + noise) / 2 - (rho * trace + 2 * mm.trace(p)) / p + (trace * trace + 2 * square) / (2 * p**2)
 
     drift_Q = ours(system.flow["Q"] + system.corrector["Q"])

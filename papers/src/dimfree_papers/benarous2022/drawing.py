@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..look import BLUE, DARK, GREY, RED, panels
+from ..drawing_style import BLUE, DARK, GREY, RED, panels
 
 if TYPE_CHECKING:
     import matplotlib.axes

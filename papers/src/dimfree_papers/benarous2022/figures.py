@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from dimfree import Claim, OnlineSGD, Reproduction, SpikedTensor, State, linear_noise, simulate, solve
 from dimfree.papers import Size
 
-from ..look import BLUE, DARK, GREEN, GREY, RED, in_style
+from ..drawing_style import BLUE, DARK, GREEN, GREY, RED, in_style
 from .conventions import CLOCK, tensor_state
 from .drawing import cross, four_panels, legend_above, spread
 

@@ -9,7 +9,7 @@ import numpy as np
 from dimfree import Claim, Mixture, Reproduction, State, sde, simulate, solve
 from dimfree.papers import Size
 
-from ..look import BLUE, DARK, GREY, RED, in_style
+from ..drawing_style import BLUE, DARK, GREY, RED, in_style
 from . import binary_rings, xor_rings
 from .conventions import CLOCK, cluster_margins, gaussian_starts, ring_level, state_of, training
 from .drawing import arc, cross, four_panels, fractions, legend_above, spread

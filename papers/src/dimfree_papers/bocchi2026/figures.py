@@ -21,7 +21,7 @@ from dimfree.quadratic import (
 )
 
 from ..comparing import would_see
-from ..look import BLUE, DARK, GREEN, GREY, PINK, RED, in_style, panels, shades
+from ..drawing_style import BLUE, DARK, GREEN, GREY, PINK, RED, in_style, panels, shades
 from .conventions import CLOCK, gaussian_start, limit, network, orthonormal_start, random_start, source_risk
 from .solutions import (
     fastest_growth,

@@ -6,7 +6,7 @@ import sympy
 
 from dimfree import OnlineSGD, SymbolicLimit, TwoLayer
 from dimfree import equations as derive
-from dimfree.symbolic import Alphabet, GaussianFields, QuadraticNetwork, Words, writer
+from dimfree.symbolic import Alphabet, GaussianFields, MatrixPolynomial, QuadraticNetwork, writer
 
 from ..printed import PrintedEquation, indices
 
@@ -64,10 +64,10 @@ def _matrices(alphabet: Alphabet, network: QuadraticNetwork) -> tuple[PrintedEqu
     """Eqs. (33), (34), (38), (39) with p and p* as symbols: sums over indices are products and traces."""
     p, k, eta = alphabet.p, alphabet.k, alphabet.rate
     system = network.system()
-    Q, rho = Words.letter("Q"), Words.letter("M")
+    Q, rho = MatrixPolynomial.letter("Q"), MatrixPolynomial.letter("M")
     both, trace = rho * rho.T, Q.trace(p)
     # D is the diagonal of Q: Q_kk rho_kl is (D rho)_kl, and sums without r = k lack a term with it.
-    D = Words.letter("D")
+    D = MatrixPolynomial.letter("D")
     write = writer(alphabet)
     write.matrices, write.latex_of = {**write.matrices, "D": None}, {**write.latex_of, "D": "D"}
 
@@ -79,7 +79,7 @@ def _matrices(alphabet: Alphabet, network: QuadraticNetwork) -> tuple[PrintedEqu
     first = 8 * eta / p * (Q - (trace * Q + D * Q + Q * D) / p) + 16 * eta / (p * k) * both
     first = first - 8 * eta / p**2 * (Q * Q - D * Q) - 8 * eta / p**2 * (Q * Q - Q * D)
 
-    def second(bracket: Any) -> Words:
+    def second(bracket: Any) -> MatrixPolynomial:
         terms = bracket * Q + 4 / k * both + 8 / k**2 * both
         terms = terms + 4 / p**2 * trace * Q * Q + 8 / p**2 * Q * Q * Q
         terms = terms - 4 / p * Q * Q - 4 / (p * k) * trace * both

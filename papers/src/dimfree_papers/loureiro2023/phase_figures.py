@@ -11,7 +11,7 @@ from dimfree.papers import Size
 from .. import arnaboldi2023
 from ..arnaboldi2023.exits import mean_exits, typical_start
 from ..comparing import would_see
-from ..look import BLUE, DARK, GREEN, RED, in_style, panels
+from ..drawing_style import BLUE, DARK, GREEN, RED, in_style, panels
 from .conventions import CLOCK
 
 THRESHOLD, RATE_PER_WIDTH = 0.1, 1 / 12

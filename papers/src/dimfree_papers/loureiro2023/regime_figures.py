@@ -9,7 +9,7 @@ from dimfree import Claim, OnlineSGD, Reproduction, gradient_flow, ode, random_s
 from dimfree.papers import Size
 
 from ..comparing import would_see
-from ..look import DARK, RED, SKY, in_style, panels
+from ..drawing_style import DARK, RED, SKY, in_style, panels
 from .conventions import CLOCK, NOISE, committee
 
 _TIMING = 0.1  # a relative difference of the time to learn that counts

@@ -8,7 +8,7 @@ from dimfree import Claim, OnlineSGD, Reproduction, State, TwoLayer, gradient_fl
 from dimfree.papers import Size
 
 from ..comparing import sobol_normals
-from ..look import BLUE, DARK, RED, in_style, panels
+from ..drawing_style import BLUE, DARK, RED, in_style, panels
 from .conventions import CLOCK, committee
 
 K, END, RATE = 2, 2.0, 0.2

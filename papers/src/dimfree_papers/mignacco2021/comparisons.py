@@ -8,7 +8,7 @@ from scipy import stats
 from dimfree import Claim, Reproduction
 from dimfree.papers import Size
 
-from ..look import in_style, panels, shades
+from ..drawing_style import in_style, panels, shades
 from .conventions import AT_SIGNAL, COLOURS, SETTING, START, Measured, Plan, algorithms, measure, standard_error, warm
 from .drawing import LOSS, OVERLAP, above_floor, caption, curve, over_time
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from dimfree import GradientDescent, LocalFields, MultiPassSGD, Outcome, PersistentSGD, State, simulate_reused
 from dimfree.algorithms import ReusedData
 
-from ..look import BLUE, GREEN, RED
+from ..drawing_style import BLUE, GREEN, RED
 
 CLOCK = r"$t + \eta$"
 # What most figures have: samples per dimension, overlap at the start, share of the samples in a batch, persistence.

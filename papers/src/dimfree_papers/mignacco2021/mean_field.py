@@ -11,7 +11,7 @@ from dimfree import Claim, DMFTSolution, GradientDescent, Langevin, PersistentSG
 from dimfree.algorithms import ReusedData
 from dimfree.papers import Size
 
-from ..look import DARK, GREY, RED, in_style, panels
+from ..drawing_style import DARK, GREY, RED, in_style, panels
 from .conventions import (
     AT_SIGNAL,
     BATCH_FRACTION,

@@ -8,7 +8,7 @@ from dimfree import Claim, Langevin, MultiPassSGD, PersistentSGD, PiecewiseLinea
 from dimfree.algorithms import ReusedData
 from dimfree.papers import Size
 
-from ..look import in_style, panels, shades
+from ..drawing_style import in_style, panels, shades
 from .conventions import (
     BATCH_FRACTION,
     PERSISTENCE,

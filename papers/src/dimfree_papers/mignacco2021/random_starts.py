@@ -5,7 +5,7 @@ import numpy as np
 from dimfree import Claim, GradientDescent, PersistentSGD, Reproduction, State
 from dimfree.papers import Size
 
-from ..look import in_style, panels
+from ..drawing_style import in_style, panels
 from .conventions import BATCH_FRACTION, Measured, Plan, measure, standard_error, warm
 from .drawing import above_floor, caption, curve, loss_inset, over_time
 

@@ -9,7 +9,7 @@ from dimfree.algorithms import ReusedData
 from dimfree.papers import Size
 
 from ..comparing import sobol_normals
-from ..look import DARK, GREY, in_style, panels
+from ..drawing_style import DARK, GREY, in_style, panels
 from .conventions import (
     BATCH_FRACTION,
     COLOURS,

@@ -73,10 +73,10 @@ def equations(
         )
     options: dict[str, Any] = {"notation": notation, "orthonormal_teachers": orthonormal_teachers}
     if isinstance(problem, SpikedTensor):
-        from .assembling import tensor
+        from .problem_equations import tensor
 
         return tensor(problem, algorithm, limit, symbolic=sizes == "symbolic", **options)
-    from .assembling import committee, expansion, network
+    from .problem_equations import committee, expansion, network
 
     integrals = problem.closed_integrals
     if not problem.one_activation:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import stating
+from .. import registry
 from .output import invalid, plainly
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ _CHOSEN = {"width": 1, "learning_rate": 0.1}
 
 
 def _complete(incomplete: str) -> list[str]:
-    return [name for name in map(stating.dashed, stating.NAMES["problem"]) if name.startswith(incomplete)]
+    return [name for name in map(registry.dashed, registry.NAMES["problem"]) if name.startswith(incomplete)]
 
 
 _ONLINE = "online-sgd, momentum, heavy-ball"
-_LISTED = ", ".join(map(stating.dashed, stating.NAMES["problem"])).replace("mixture,", "mixture (in a --file),")
+_LISTED = ", ".join(map(registry.dashed, registry.NAMES["problem"])).replace("mixture,", "mixture (in a --file),")
 
 
 def _file(
@@ -103,7 +103,7 @@ def _parameters(options: Callable[..., None]) -> dict[str, inspect.Parameter]:
     return {name: each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, each in found.items()}
 
 
-_OPTIONS: dict[stating.Home, dict[str, inspect.Parameter]] = {
+_OPTIONS: dict[registry.Home, dict[str, inspect.Parameter]] = {
     "problem": _parameters(_problem),
     "algorithm": _parameters(_algorithm),
 }
@@ -138,7 +138,7 @@ def stated(given: dict[str, Any]) -> "tuple[Problem, OnlineAlgorithm]":
     algorithm = {"name": _ALGORITHM} | held.get("algorithm", {})
     if "algorithm" in given:
         algorithm["name"] = given["algorithm"]
-    if not stating.is_online(stating.find("algorithm", algorithm["name"])):
+    if not registry.is_online(registry.find("algorithm", algorithm["name"])):
         raise invalid(
             f"The algorithm {algorithm['name']} uses the same samples again; this command is for {_ONLINE}. "
             "In Python there are dimfree.dmft and dimfree.simulate_reused, in a study compute: {name: dmft}."
@@ -146,17 +146,17 @@ def stated(given: dict[str, Any]) -> "tuple[Problem, OnlineAlgorithm]":
     return _make("problem", problem, given), _make("algorithm", algorithm, given)
 
 
-def _make(home: stating.Home, settings: dict[str, Any], given: dict[str, Any]) -> Any:
-    name = stating.find(home, settings["name"])
+def _make(home: registry.Home, settings: dict[str, Any], given: dict[str, Any]) -> Any:
+    name = registry.find(home, settings["name"])
     arguments = {argument: value for argument, value in settings.items() if argument != "name"}
     arguments |= {
         option: given[option] for option in _OPTIONS[home] if option in given and option not in ("problem", "algorithm")
     }
     if isinstance(arguments.get("readout"), str):
         arguments["readout"] = numbers("--readout", arguments["readout"])
-    known = stating.parameters(home, name)
+    known = registry.parameters(home, name)
     chosen = {argument: value for argument, value in _CHOSEN.items() if argument in known}
-    return stating.make(home, name, chosen | arguments, spelled=_spelled(given))
+    return registry.make(home, name, chosen | arguments, spelled=_spelled(given))
 
 
 def numbers(option: str, text: str) -> list[float]:
@@ -179,7 +179,7 @@ def _spelled(given: dict[str, Any]) -> Callable[[str], str]:
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
-    from ..reading import read, with_numbers
+    from ..yaml_files import read, with_numbers
 
     data = read(path, what="a problem")
     if not isinstance(data, dict) or not isinstance(data.get("problem"), dict):

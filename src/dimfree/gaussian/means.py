@@ -67,7 +67,7 @@ def _shifted(nodes: np.ndarray, replica: Int[Array, ""]) -> Float[Array, "n dime
     return jnp.concatenate([normal, -normal])
 
 
-def expectation(
+def gaussian_mean(
     function: Callable[[Float[Array, " r"], Float[Array, ""], Any], PyTree[Array]],
     covariance: Float[Array, "r r"],
     parameters: Any,
@@ -91,11 +91,11 @@ def expectation(
     - `rule`: how to integrate.
     - `mean`: $\mu$, shape `(r,)`; zero if left out.
     """
-    return _expectation(mean, covariance, parameters, function=function, rule=rule)
+    return _gaussian_mean(mean, covariance, parameters, function=function, rule=rule)
 
 
 @eqx.filter_custom_jvp
-def _expectation(mean, covariance, parameters, *, function, rule):
+def _gaussian_mean(mean, covariance, parameters, *, function, rule):
     size = covariance.shape[-1]
     factor, _ = psd_factor(covariance)
 
@@ -139,15 +139,15 @@ def _over_grid(weighted, factor: Float[Array, "r r"], rule: FieldRule, numbers: 
     return average_over_grid(over, grid, block)
 
 
-@_expectation.def_jvp
+@_gaussian_mean.def_jvp
 def _expectation_jvp(primals, tangents, *, function, rule):
     mean, covariance, parameters = primals
     d_mean, d_covariance, d_parameters = tangents
 
     def average(derivative, *numbers):
-        return _expectation(mean, covariance, numbers, function=functools.partial(derivative, function), rule=rule)
+        return _gaussian_mean(mean, covariance, numbers, function=functools.partial(derivative, function), rule=rule)
 
-    value = _expectation(mean, covariance, parameters, function=function, rule=rule)
+    value = _gaussian_mean(mean, covariance, parameters, function=function, rule=rule)
     on_grid = isinstance(rule.fields, Trapezoid)
     few = on_grid or covariance.shape[-1] <= _FEW_FIELDS
     tangents = []

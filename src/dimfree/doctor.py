@@ -108,7 +108,7 @@ def _extras() -> dict[str, dict[str, Any]]:
     return found
 
 
-def print_examination(report: dict[str, Any]) -> None:
+def print_findings(report: dict[str, Any]) -> None:
     """The findings as a table, then what is wrong, then what to do about it."""
     from rich.console import Console
     from rich.table import Table

@@ -7,12 +7,12 @@ from typing import Any
 
 import sympy
 
-from .words import Word, Words
+from .matrix_polynomials import Letters, MatrixPolynomial
 from .writing import broken, numpy_code
 
 
-class WordWriter:
-    """Writes `Words`.
+class MatrixPrinter:
+    """Writes `MatrixPolynomial`.
 
     **Arguments:**
 
@@ -29,7 +29,7 @@ class WordWriter:
 
     # sympy
 
-    def expression(self, words: Words, shape: tuple[Any, Any] | None) -> Any:
+    def expression(self, words: MatrixPolynomial, shape: tuple[Any, Any] | None) -> Any:
         """As a matrix expression of this shape, or as a scalar."""
         factors = words.coefficients(lambda trace: sympy.Trace(self._product(trace)))
         if shape is None:
@@ -40,12 +40,12 @@ class WordWriter:
         ]
         return sympy.MatAdd(*terms) if terms else sympy.ZeroMatrix(*shape)
 
-    def _product(self, word: Word) -> Any:
+    def _product(self, word: Letters) -> Any:
         return sympy.MatMul(*(self.matrices[name] for name in word)).doit()
 
     # LaTeX
 
-    def lines(self, words: Words) -> tuple[str, ...]:
+    def lines(self, words: MatrixPolynomial) -> tuple[str, ...]:
         """LaTeX by powers of the learning rate, a common factor in front of each."""
         by_power: dict[int, dict] = {}
         for key, value in words.terms.items():
@@ -60,7 +60,7 @@ class WordWriter:
 
     def _factored(self, part: dict) -> list[str]:
         common = common_factor([term for value in part.values() for term in sympy.Add.make_args(value)])
-        factors: dict[Word, list[str]] = {}
+        factors: dict[Letters, list[str]] = {}
         for (word, traces), value in sorted(part.items(), key=lambda item: (len(item[0][1]), item[0][1])):
             for term in sympy.Add.make_args(sympy.expand(value / common)):
                 text = " ".join(self._trace(trace, count) for trace, count in _counted(traces))
@@ -88,20 +88,20 @@ class WordWriter:
             return [f"{sign} {head} {text[2:]}", *inner]
         return [rf"{sign} {head} \Bigl[ {inner[0].removeprefix('+ ')}", *inner[1:-1], rf"{inner[-1]} \Bigr]"]
 
-    def _word(self, word: Word) -> str:
+    def _word(self, word: Letters) -> str:
         return " ".join(
             self.latex_of[name] if count == 1 else f"{self.latex_of[name]}^{{{count}}}"
             for name, count in _counted(word)
         )
 
-    def _trace(self, word: Word, count: int) -> str:
+    def _trace(self, word: Letters, count: int) -> str:
         power = "" if count == 1 else f"^{{{count}}}"
         body = self._word(word)
         return rf"\operatorname{{tr}}({body}){power}"
 
     # NumPy
 
-    def code(self, words: Words) -> str:
+    def code(self, words: MatrixPolynomial) -> str:
         """As a Python expression."""
         factors = words.coefficients(lambda trace: sympy.Symbol(f"np.trace({self._code(trace)})"))
         terms = []
@@ -110,7 +110,7 @@ class WordWriter:
             terms.append(f"({number}) * ({self._code(word)})" if word else f"({number})")
         return " + ".join(terms) or "0.0"
 
-    def _code(self, word: Word) -> str:
+    def _code(self, word: Letters) -> str:
         return " @ ".join(self.code_of[name] for name in word)
 
 

@@ -10,18 +10,18 @@ import sympy
 from ..algorithms import OnlineSGD
 from ..errors import InvalidInput, positive_integer
 from ..problems import SpikedTensor, TwoLayer
-from .at_rest import linearised, plateau_norm
 from .erf_networks import ErfNetwork
 from .hermite_networks import HermiteNetwork
 from .index_form import conditions, in_indices
 from .matrix_form import QuadraticNetwork
 from .matrix_noise import covariance_lines, covariance_source
+from .matrix_polynomials import MatrixPolynomial
 from .matrix_result import in_matrices
 from .notation import Alphabet
 from .polynomial_networks import PolynomialNetwork
+from .rest_points import linearised, plateau_norm
 from .result import Lines, SymbolicLimit
 from .tensors import Tensor, in_statistics
-from .words import Words
 from .writing import latex_sum
 
 _MOST_TERMS = 10_000  # in the averages of four neurons: a minute or so
@@ -157,12 +157,12 @@ def _matrix_rates(alphabet: Alphabet, model: QuadraticNetwork) -> tuple[dict[str
     q = sympy.Integer(1) if alphabet.sphere else sympy.Symbol("q", positive=True)
     per_clock = alphabet.alpha_per_clock
     near = {
-        "Q": Words.scalar(q) + small * Words.letter("X"),
-        "M": small * Words.letter("M"),
-        "Mt": small * Words.letter("Mt"),
+        "Q": MatrixPolynomial.scalar(q) + small * MatrixPolynomial.letter("X"),
+        "M": small * MatrixPolynomial.letter("M"),
+        "Mt": small * MatrixPolynomial.letter("Mt"),
     }
 
-    def order(words: Words, power: int) -> dict:
+    def order(words: MatrixPolynomial, power: int) -> dict:
         replaced = (per_clock * words).replace(near, p)
         found = {key: sympy.expand(value).coeff(small, power) for key, value in replaced.terms.items()}
         return {key: value for key, value in found.items() if value != 0}

@@ -8,7 +8,7 @@ import pytest
 import dimfree
 from dimfree.batches import NUMBERS
 from dimfree.gaussian.activations import as_activation
-from dimfree.gaussian.expectation import FieldRule, expectation
+from dimfree.gaussian.means import FieldRule, gaussian_mean
 from dimfree.gaussian.products import ProductIntegrals
 from dimfree.gaussian.rules import Averaging
 
@@ -29,7 +29,7 @@ DIRECTIONS = [np.array([[1.0, 0.0], [0.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.
 @pytest.mark.parametrize("noise_nodes", [None, 3])
 def test_gauss_hermite_is_exact_for_polynomials(noise_nodes):
     rule = FieldRule(dimfree.GaussHermite(5), noise_nodes, smooth=True)
-    value = expectation(lambda u, z, s: u[0] ** 4 * u[1] ** 2 * z**2, COVARIANCE, (), rule)
+    value = gaussian_mean(lambda u, z, s: u[0] ** 4 * u[1] ** 2 * z**2, COVARIANCE, (), rule)
     np.testing.assert_allclose(value, 3 * 0.7 + 12 * 0.3**2, rtol=1e-13)
 
 
@@ -38,7 +38,7 @@ def test_derivative_in_the_covariance_by_prices_theorem(direction):
     rule = FieldRule(dimfree.GaussHermite(24), 3, smooth=True)
 
     def value(covariance):
-        return expectation(smooth_function, covariance, jnp.asarray(1.0), rule)
+        return gaussian_mean(smooth_function, covariance, jnp.asarray(1.0), rule)
 
     tangent = jax.jvp(value, (COVARIANCE,), (jnp.asarray(direction),))[1]
     np.testing.assert_allclose(tangent, finite_difference(value, COVARIANCE, direction), rtol=1e-8)
@@ -57,12 +57,12 @@ def test_derivatives_along_tangents_are_those_of_all_derivatives(monkeypatch):
 
     def tangent():
         def value(mean, covariance):
-            return expectation(smooth_function, covariance, jnp.asarray(1.0), rule, mean=mean)
+            return gaussian_mean(smooth_function, covariance, jnp.asarray(1.0), rule, mean=mean)
 
         return jax.jvp(value, (mean, COVARIANCE), (moved, jnp.asarray(DIRECTIONS[0])))[1]
 
     at_once = tangent()
-    monkeypatch.setattr("dimfree.gaussian.expectation._FEW_FIELDS", 0)
+    monkeypatch.setattr("dimfree.gaussian.means._FEW_FIELDS", 0)
     np.testing.assert_allclose(tangent(), at_once, rtol=1e-12)
 
 
@@ -70,7 +70,7 @@ def test_derivative_in_the_parameters():
     rule = FieldRule(dimfree.GaussHermite(24), 3, smooth=True)
 
     def value(scale):
-        return expectation(smooth_function, COVARIANCE, scale, rule)
+        return gaussian_mean(smooth_function, COVARIANCE, scale, rule)
 
     np.testing.assert_allclose(jax.grad(value)(1.0), (value(1 + 1e-5) - value(1 - 1e-5)) / 2e-5, rtol=1e-7)
 
@@ -80,7 +80,7 @@ def test_derivative_at_a_singular_covariance():
     rule = FieldRule(dimfree.GaussHermite(6), 1, smooth=True)
 
     def value(covariance):
-        return expectation(lambda u, z, s: u[0] ** 2 * u[1] ** 2, covariance, (), rule)
+        return gaussian_mean(lambda u, z, s: u[0] ** 2 * u[1] ** 2, covariance, (), rule)
 
     gradient = jax.jacfwd(value)(jnp.ones((2, 2)))
     np.testing.assert_allclose(gradient, [[1.0, 2.0], [2.0, 1.0]], atol=1e-11)
@@ -93,7 +93,7 @@ def test_derivative_across_a_kink():
         return jnp.where(u[0] > 0, u[1], 0.0)
 
     def value(covariance, smooth):
-        return expectation(function, covariance, (), FieldRule(dimfree.Sobol(2**15), 1, smooth))
+        return gaussian_mean(function, covariance, (), FieldRule(dimfree.Sobol(2**15), 1, smooth))
 
     def exact(c00, c01):
         return c01 / jnp.sqrt(2 * jnp.pi * c00)
@@ -162,7 +162,7 @@ def test_long_sums_are_taken_in_blocks():
         return jnp.outer(jnp.tile(u, 4), jnp.tile(u, 4))
 
     assert NUMBERS < 2 * 3 * 2**13 * (24**2 + 6)
-    np.testing.assert_allclose(expectation(many, covariance, (), rule)[:6, :6], covariance, atol=5e-3)
+    np.testing.assert_allclose(gaussian_mean(many, covariance, (), rule)[:6, :6], covariance, atol=5e-3)
 
 
 def test_pairwise_outputs_equal_closed_forms():
