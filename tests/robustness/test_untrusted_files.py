@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import dimfree
 from dimfree import InvalidInput
+from dimfree.cli import problem_options
 from dimfree.studies.description import checked
 from dimfree.yaml_files import read
 
