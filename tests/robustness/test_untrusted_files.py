@@ -163,7 +163,7 @@ def test_what_pyyaml_trips_over_is_refused_in_words(text, path):
 @pytest.mark.parametrize("text", ["- 1", "3", "a word"])
 def test_what_names_nothing_is_refused_in_words(text, path):
     path.write_text(text)
-    for reader, words in ((dimfree.Study.load, "names and values"), (problem_options._read, "does not state a problem")):
+    for reader, words in ((dimfree.Study.load, "names and values"), (READERS[2], "does not state a problem")):
         with pytest.raises(InvalidInput, match=words):
             reader(path)
 
@@ -217,7 +217,7 @@ def test_an_axis_cannot_be_called_what_is_no_argument(name):
 def test_a_problem_is_one_of_a_list(home, name, path):
     path.write_text(yaml.safe_dump({"problem": {"name": "TwoLayer"}} | {home: {"name": name}}))
     with pytest.raises(InvalidInput, match=r"There is no|there are|is called"):
-        statement.stated({"file": path})
+        problem_options.stated({"file": path})
 
 
 @pytest.mark.parametrize("name", ["../../x", "os", "..", "arnaboldi2023/../x", "report", "claims"])
