@@ -420,6 +420,27 @@ MUTANTS = (
         "if False:",
         f"{MEMORY}::test_a_step_that_is_not_the_identity_is_refused",
     ),
+    Mutant(
+        "another number in a function is another program",
+        "functions.py",
+        'return ("number",), lambda numbers: numbers[place]',
+        'return ("number", str(value)), lambda numbers: numbers[place]',
+        "tests/test_functions.py::test_another_number_or_lambda_compiles_nothing_new",
+    ),
+    Mutant(
+        "no derivative by the numbers that a table is made of",
+        "gaussian/products.py",
+        "return found + _through_table(functions[-1].numbers",
+        "return found + 0 * _through_table(functions[-1].numbers",
+        "tests/test_functions.py::test_a_square_of_four_fields_is_differentiated_through_its_table",
+    ),
+    Mutant(
+        "grids that do not follow the numbers of a function",
+        "gaussian/resolution.py",
+        "frequencies, reaches = self.table[:, row, column]",
+        "frequencies, reaches = 0.5 * self.table[:, row, column]",
+        "tests/test_functions.py::test_the_grid_follows_the_numbers_of_a_function",
+    ),
 )
 
 

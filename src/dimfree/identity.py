@@ -72,6 +72,13 @@ def digest(value: Any) -> str:
     return walk.hash.hexdigest()
 
 
+def code_digest(code: types.CodeType) -> str:
+    """The digest of bytecode and constants; neither of the file nor of the lines where they stand."""
+    walk = _Walk({})
+    walk.code(code)
+    return walk.hash.hexdigest()
+
+
 @functools.cache
 def _version(distribution: str) -> str:
     return importlib.metadata.version(distribution)
@@ -179,7 +186,7 @@ class _Walk:
 
     def function(self, function: Any) -> None:
         """A function: by name where it comes with a library, else by its code and all that the code uses."""
-        if name := _name_in_library(function):
+        if name := name_in_library(function):
             self.put("library", name)
         elif isinstance(function, types.FunctionType):
             if self.is_new(function):
@@ -217,10 +224,10 @@ class _Walk:
                 self.value(cell.cell_contents)
             except ValueError:  # an empty cell
                 self.put("unbound")
-        if _is_of_library(function.__module__ or ""):
+        if is_of_library(function.__module__ or ""):
             self.put("library", function.__module__, _version_of(function.__module__))
             return
-        for kind, name in sorted(set(_used_names(function.__code__))):
+        for kind, name in sorted(set(used_names(function.__code__))):
             self.put(kind, name)
             if kind == _IMPORT:
                 self.imported(name, function)
@@ -259,7 +266,7 @@ class _Walk:
         package = function.__globals__.get("__package__") or ""
         try:
             full = importlib.util.resolve_name(name, package) if level else name
-            if _is_of_library(full):
+            if is_of_library(full):
                 self.put("library", full, _version_of(full))
             else:
                 self.module(importlib.import_module(full))
@@ -268,7 +275,7 @@ class _Walk:
 
     def module(self, module: types.ModuleType) -> None:
         """A module: by name where it is a library's, else by its source, what is in it, and what it imports."""
-        if _is_of_library(module.__name__):
+        if is_of_library(module.__name__):
             self.put("library", module.__name__, _version_of(module.__name__))
             return
         if not self.is_new(module):
@@ -293,7 +300,7 @@ class _Walk:
     def type(self, kind: Any) -> None:
         """A class: by name where it comes with a library, else by its functions and bases."""
         self.put("type", f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', repr(kind))}")
-        if not isinstance(kind, type) or _is_of_library(kind.__module__):
+        if not isinstance(kind, type) or is_of_library(kind.__module__):
             self.put("library", _version_of(getattr(kind, "__module__", "builtins")))
         elif self.is_new(kind):
             for base in kind.__bases__:
@@ -319,7 +326,7 @@ class _Walk:
 
     def values_of(self, function: Callable[..., Any]) -> None:
         """The values of a function of one number, where it is one: state that its code does not show changes them."""
-        named = _name_in_library(function) or (_has_fields(function) and _is_of_library(type(function).__module__))
+        named = name_in_library(function) or (_has_fields(function) and is_of_library(type(function).__module__))
         if not self.calls or named or not _takes_one(function):
             return
         try:
@@ -354,7 +361,7 @@ def _unknown(value: Any, why: str) -> InvalidInput:
 
 def _has_fields(value: Any) -> bool:
     plain = isinstance(value, types.FunctionType | types.MethodType | functools.partial)
-    if plain or _name_in_library(value) or callable(getattr(value, "__wrapped__", None)):
+    if plain or name_in_library(value) or callable(getattr(value, "__wrapped__", None)):
         return False
     return dataclasses.is_dataclass(value) or hasattr(value, "__dict__") or any(map(_slots, type(value).__mro__))
 
@@ -375,7 +382,7 @@ def _takes_one(function: Callable[..., Any]) -> bool:
     return len(needed) == 1 and needed[0].kind != inspect.Parameter.KEYWORD_ONLY
 
 
-def _used_names(code: types.CodeType) -> Iterable[tuple[str, str]]:
+def used_names(code: types.CodeType) -> Iterable[tuple[str, str]]:
     """Globals and imports of a function, and of the functions in it."""
     for instruction in dis.get_instructions(code):
         if instruction.opname in _GLOBALS:
@@ -384,15 +391,15 @@ def _used_names(code: types.CodeType) -> Iterable[tuple[str, str]]:
             yield _IMPORT, instruction.argval
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _used_names(constant)
+            yield from used_names(constant)
 
 
-def _name_in_library(function: Any) -> str | None:
+def name_in_library(function: Any) -> str | None:
     """The full name and version of what can be imported by it from a library."""
     if isinstance(function, np.ufunc):
         return f"numpy.{function.__name__} {np.__version__}"
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
-    if not (isinstance(module, str) and isinstance(name, str) and _is_of_library(module)):
+    if not (isinstance(module, str) and isinstance(name, str) and is_of_library(module)):
         return None
     found = sys.modules.get(module)
     for part in name.split("."):
@@ -401,7 +408,7 @@ def _name_in_library(function: Any) -> str | None:
 
 
 @functools.cache
-def _is_of_library(module: str) -> bool:
+def is_of_library(module: str) -> bool:
     """Whether a module is installed, or part of Python: its version tells what is in it."""
     root = module.partition(".")[0]
     if root == "dimfree" or root in sys.stdlib_module_names:

@@ -298,6 +298,6 @@ def test_squares_over_tables_are_those_over_points():
 
 def test_the_resolution_of_what_oscillates():
     """cos of a field of deviation s has the frequency s, beside that of the density."""
-    integrals = ProductIntegrals(jnp.cos, jnp.cos, 1, Averaging())
+    integrals = ProductIntegrals(as_activation("cos"), None, 1, Averaging())
     C = jnp.asarray([[100.0, 99.0], [99.0, 100.0]])
     np.testing.assert_allclose(integrals.outputs(C)[0, 1], 0.5 * np.exp(-1.0), atol=1e-6)

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from ..errors import InvalidInput, is_concrete, nonnegative_number, real_array, require
+from ..functions import Function, as_function
 from ..printing import as_call
 
 
@@ -25,13 +26,13 @@ class Schedule(eqx.Module):
 class FunctionSchedule(Schedule):
     """A rate given as a function of alpha."""
 
-    function: Callable = eqx.field(static=True)
+    function: Function
 
     def __call__(self, alpha: Float[Array, ""]) -> Float[Array, ""]:
         return jnp.asarray(self.function(alpha), float)
 
     def __repr__(self) -> str:
-        return getattr(self.function, "__name__", "schedule")
+        return self.function.__name__
 
 
 class PiecewiseLinear(Schedule):
@@ -96,7 +97,7 @@ def as_rate(rate: float | Array | Callable | Schedule, name: str, clock: str = "
                 f"The schedule given as {name} is {float(first):g} at {clock} = 0, where every run starts; it must be "
                 f"finite, zero or positive there. 1 / {clock}, for example, becomes 1 / (1 + {clock}).",
             )
-        return FunctionSchedule(rate)
+        return FunctionSchedule(as_function(rate, np.zeros(())))
     nonnegative_number(rate, name)
     return jnp.asarray(rate, float)
 

@@ -1,7 +1,6 @@
 """How long until SGD escapes: the exit time from the plateau, by every description side by side."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..algorithms import OnlineSGD
 from ..algorithms.online import OnlineAlgorithm
-from ..algorithms.schedules import FunctionSchedule, Schedule, rate_at
+from ..algorithms.schedules import Schedule, rate_at
 from ..batches import map_in_batches
 from ..errors import InvalidInput, check_key, check_memory, positive_integer, positive_number, shown
 from ..limits import DiffusionLimit, LinearNoiseLimit, MeanLimit, ode
@@ -366,14 +365,20 @@ def _later(algorithm: OnlineAlgorithm, alpha: float) -> OnlineAlgorithm:
     def shifted(rate):
         if not isinstance(rate, Schedule):
             return rate
-        return FunctionSchedule(functools.partial(_shifted, rate, alpha))
+        return _Shifted(rate, jnp.asarray(alpha))
 
     rates = (shifted(algorithm.learning_rate), shifted(algorithm.readout_rate))
     return eqx.tree_at(lambda a: (a.learning_rate, a.readout_rate), algorithm, rates, is_leaf=lambda leaf: leaf is None)
 
 
-def _shifted(rate: Schedule, alpha: float, later):
-    return rate(alpha + later)
+class _Shifted(Schedule):
+    """A schedule whose clock is zero at `alpha`."""
+
+    rate: Schedule
+    alpha: Float[Array, ""]
+
+    def __call__(self, alpha: Float[Array, ""]) -> Float[Array, ""]:
+        return self.rate(self.alpha + alpha)
 
 
 def _first_exits(limit: MeanLimit, starts: State, stop) -> tuple[float, np.ndarray]:

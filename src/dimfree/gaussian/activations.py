@@ -1,7 +1,6 @@
 """Activations by name, or as any JAX function."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InvalidInput, shown
+from ..functions import Function, as_function
 from .erf import Erf
 from .integrals import ActivationIntegrals
 from .piecewise_linear import PiecewiseLinear, piecewise_linear
@@ -17,6 +17,7 @@ from .polynomial import Polynomial
 from .probing import probe
 from .quadratic import Square
 from .relu import Relu
+from .resolution import Features, Resolution, activation_resolution, known_degree
 
 
 class Activation(eqx.Module):
@@ -29,12 +30,25 @@ class Activation(eqx.Module):
     - `integrals`: the exact Gaussian averages, or `None` where quadrature has to do.
     - `smooth`: whether the function, its slope and its curvature are continuous. A quadrature rule for smooth
         integrands loses its accuracy at a kink.
+    - `features`: what averages have to know of a function that has numbers in it.
     """
 
     name: str = eqx.field(static=True)
-    function: Callable[[Any], Any] = eqx.field(static=True)
+    function: Function = eqx.field(converter=as_function)
     integrals: ActivationIntegrals | None = None
     smooth: bool = eqx.field(static=True, default=True)
+    features: Features | None = None
+
+    @property
+    def degree(self) -> int | None:
+        """The degree of a polynomial; None if it is none."""
+        return known_degree(self.function.recipe, None) if self.features is None else self.features.degree
+
+    def resolution(self, tolerance: float, power: int = 2) -> Resolution:
+        """What resolves all that a network averages of it, to a relative tolerance."""
+        if self.features is None:
+            return activation_resolution(self.function.recipe, tolerance, power)
+        return self.features.resolution(tolerance, power)
 
 
 @functools.cache
@@ -84,6 +98,8 @@ def as_activation(activation: Any) -> Activation:
             f"The activation {shown(activation)} is neither a name nor a function. Give a name such as 'erf' or a JAX "
             "function of one number, for example jax.numpy.tanh."
         )
-    name = getattr(activation, "__name__", type(activation).__name__)
-    smooth = probe(lambda fields: activation(fields[0]), 1, name=f"The activation {name!r}", arguments="a number")
-    return Activation(name, activation, None if smooth else piecewise_linear(activation), smooth)
+    function = as_function(activation, jnp.zeros(()))
+    smooth = probe(function, None, name=f"The activation {function.__name__!r}", arguments="a number")
+    integrals = None if smooth else piecewise_linear(function)
+    features = Features(function, None) if function.numbers and smooth else None
+    return Activation(function.__name__, function, integrals, smooth, features)

@@ -1,6 +1,7 @@
 """Gaussian integrals of functions that are linear on either side of zero: leaky ReLUs, absolute values."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..functions import Function, trials
 from .integrals import ActivationIntegrals
 from .relu import Relu
 
@@ -20,21 +22,28 @@ class PiecewiseLinear(ActivationIntegrals):
     negatives.
     """
 
-    right: float = eqx.field(static=True)
-    left: float = eqx.field(static=True)
+    known: tuple[float, float] | None = eqx.field(static=True)
+    moving: Float[Array, "2"] | None  # where they follow from numbers in a user's function
+
+    def __init__(self, right: float | Array, left: float | Array):
+        self.known, self.moving = None, None
+        if isinstance(right, float) and isinstance(left, float):
+            self.known = right, left
+        else:
+            self.moving = jnp.stack([jnp.asarray(right), jnp.asarray(left)])
 
     @property
-    def sides(self) -> tuple[float, float]:
+    def sides(self) -> tuple[Any, Any]:
         """The slopes right and left of zero."""
-        return self.right, self.left
+        return tuple(self._slopes) if self.known is None else self.known
 
     @property
-    def _outputs(self) -> Float[np.ndarray, "2"]:
-        return np.array([self.right, -self.left])
+    def _slopes(self) -> Any:
+        return np.array(self.known) if self.moving is None else self.moving
 
     @property
-    def _slopes(self) -> Float[np.ndarray, "2"]:
-        return np.array(self.sides)
+    def _outputs(self) -> Any:
+        return self._slopes * np.array([1.0, -1.0])
 
     def outputs(self, covariance: Float[Array, "fields fields"]) -> Float[Array, "fields fields"]:
         """A sum over signs of the fields."""
@@ -83,13 +92,25 @@ def _over_signs(rows, found, columns):
     return jnp.einsum("a,aibj,b->ij", rows, found.reshape(2, half, 2, half), columns)
 
 
-def piecewise_linear(function: Callable) -> PiecewiseLinear | Relu | None:
+def piecewise_linear(function: Function) -> PiecewiseLinear | Relu | None:
     """The integrals of a function that is linear on either side of zero; None if it is not, or has no kink."""
+    found = [_slopes_beside_zero(each) for each in trials(function)]
+    sides = found[0]
+    if sides is None or any(each is None or each[0] == each[1] for each in found):
+        return None
+    if function.numbers:
+        return PiecewiseLinear(function(jnp.ones(())), -function(-jnp.ones(())))
+    return Relu() if sides == (1.0, 0.0) else PiecewiseLinear(*sides)
+
+
+def _slopes_beside_zero(function: Callable) -> tuple[float, float] | None:
     points = np.concatenate([np.linspace(0.01, 9.0, 57), [1e2, 1e3]])
     with jax.ensure_compile_time_eval():
-        right, left = (np.asarray(jax.vmap(function)(jnp.asarray(sign * points))) / (sign * points) for sign in (1, -1))
-    if not (np.allclose(right, right[0], rtol=1e-13) and np.allclose(left, left[0], rtol=1e-13)):
-        return None
-    if right[0] == left[0]:
-        return None
-    return Relu() if (right[0], left[0]) == (1.0, 0.0) else PiecewiseLinear(float(right[0]), float(left[0]))
+        right, left = (np.asarray(_at(function, jnp.asarray(sign * points))) / (sign * points) for sign in (1, -1))
+    linear = np.allclose(right, right[0], rtol=1e-13) and np.allclose(left, left[0], rtol=1e-13)
+    return (float(right[0]), float(left[0])) if linear else None
+
+
+@eqx.filter_jit
+def _at(function: Callable, points: Float[Array, " n"]) -> Float[Array, " n"]:
+    return jax.vmap(lambda x: function(x))(points)

@@ -1,18 +1,21 @@
 """Trying a user's function before it is used: shape, finiteness, kinks."""
 
 from collections.abc import Callable
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import InvalidInput
+from ..functions import trials
 
 _REFINE, _CELLS, _REACH = 4, 4096, 8.0
 
 
-def probe(function: Callable, dimension: int, *, name: str, arguments: str) -> bool:
+def probe(function: Any, dimension: int | None, *, name: str, arguments: str) -> bool:
     """Whether a function of `dimension` fields is smooth enough; refuses one that cannot be used at all.
 
     It must give one finite number with a finite derivative. Smooth means that its value, slope and curvature do not
@@ -21,14 +24,19 @@ def probe(function: Callable, dimension: int, *, name: str, arguments: str) -> b
 
     **Arguments:**
 
-    - `function`: takes one array of `dimension` numbers.
+    - `function`: a pytree that takes one array of `dimension` numbers, or a single number if that is None. Numbers in
+      it that are traced are tried with values of order one.
     - `name`, `arguments`: what the user calls it and what it is given, for the message.
     """
+    return all([_is_smooth(each, dimension, name, arguments) for each in trials(function)])
+
+
+def _is_smooth(function: Any, dimension: int | None, name: str, arguments: str) -> bool:
     remedy = "Write it with jax.numpy functions of these arguments, without Python branches on their values."
     # A problem may be made inside jit or vmap; its functions are still tried at once.
     with jax.ensure_compile_time_eval():
         try:
-            result = jax.eval_shape(function, jnp.zeros(dimension))
+            result = jax.eval_shape(lambda fields: function(fields), jnp.zeros(() if dimension is None else dimension))
         except Exception as error:
             words = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             if isinstance(error, TypeError) and "positional argument" in words:
@@ -59,10 +67,10 @@ def probe(function: Callable, dimension: int, *, name: str, arguments: str) -> b
     return not any(_has_jump(samples) for samples in (*values, *slopes, *curvatures))
 
 
-def _check_indices(function: Callable, dimension: int, name: str, arguments: str) -> None:
+def _check_indices(function: Callable, dimension: int | None, name: str, arguments: str) -> None:
     """Refuse a function that reads fields that are not there: JAX would give it the last one instead."""
     try:
-        function(np.zeros(dimension))
+        function(np.zeros(() if dimension is None else dimension))
     except IndexError as error:
         raise InvalidInput(
             f"{name} reads a field that is not there: {error}. It is given {arguments}: change the widths or the index."
@@ -71,22 +79,27 @@ def _check_indices(function: Callable, dimension: int, name: str, arguments: str
         return
 
 
-def _along_lines(function: Callable, dimension: int):
+def _along_lines(function: Callable, dimension: int | None):
     """Values, slopes and curvatures of the function along lines, and the points there."""
+    return tuple(map(np.asarray, _compiled_lines(function, dimension)))
+
+
+@eqx.filter_jit
+def _compiled_lines(function: Callable, dimension: int | None):
     line = jnp.linspace(-_REACH, _REACH, _REFINE * _CELLS + 1)
-    if dimension == 1:
+    of_fields = (lambda fields: function(fields[0])) if dimension is None else function
+    if dimension in (None, 1):
         starts, ways = jnp.zeros((1, 1)), jnp.ones((1, 1))
     else:
         starts, ways = jax.random.normal(jax.random.key(1), (2, 4, dimension))
         ways = ways / jnp.linalg.norm(ways, axis=1, keepdims=True)
 
     def along(start: Float[Array, " n"], way: Float[Array, " n"]):
-        slope = jax.value_and_grad(lambda t: function(start + t * way))
+        slope = jax.value_and_grad(lambda t: of_fields(start + t * way))
         curvature = jax.grad(lambda t: slope(t)[1])
         return jax.vmap(lambda t: (*slope(t), curvature(t)))(line)
 
-    parts = jax.jit(jax.vmap(along))(starts, ways)
-    return *(np.asarray(part) for part in parts), np.asarray(starts[:, None] + line[:, None] * ways[:, None])
+    return *jax.vmap(along)(starts, ways), starts[:, None] + line[:, None] * ways[:, None]
 
 
 def _has_jump(samples: np.ndarray) -> bool:

@@ -7,14 +7,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
 from ..batches import map_in_batches
+from ..functions import Function
+from .activations import Activation
 from .factor import psd_factor
 from .grids import Grid, average_over_grid
 from .integrals import ActivationIntegrals, NetworkAverages
 from .means import FieldRule, gaussian_mean
-from .resolution import Resolution, activation_resolution, finest
+from .resolution import Resolution, finest
 from .rules import Averaging, Rule, Trapezoid, choose_rule, shift_of
 
 _TABLE = 2048  # entries of a table of smoothed outputs
@@ -34,21 +37,29 @@ class ProductIntegrals(ActivationIntegrals):
 
     **Attributes:**
 
-    - `student`, `teacher`: the two functions.
+    - `student`: the students' activation; `teacher`: the teachers', where it is another.
     - `students`: how many fields, the first, are those of students.
     - `averaging`: how exactly.
     """
 
-    student: Callable = eqx.field(static=True)
-    teacher: Callable = eqx.field(static=True)
+    student: Activation
+    teacher: Activation | None
     students: int = eqx.field(static=True)
     averaging: Averaging
 
     @property
     def resolution(self) -> Resolution:
         """What resolves all that is averaged."""
-        tolerance = self.averaging.tolerance
-        return finest(*(activation_resolution(function, tolerance) for function in (self.student, self.teacher)))
+        return finest(*(each.resolution(self.averaging.tolerance) for each in self.activations))
+
+    @property
+    def activations(self) -> tuple[Activation, ...]:
+        """One for all, or that of the students and that of the teachers."""
+        return (self.student,) if self.teacher is None else (self.student, self.teacher)
+
+    @property
+    def _functions(self) -> tuple[Function, ...]:
+        return tuple(activation.function for activation in self.activations)
 
     def rule(self, fields: int) -> Rule | Trapezoid:
         """The rule for terms that see so many fields."""
@@ -77,16 +88,18 @@ class ProductIntegrals(ActivationIntegrals):
     def gradient_square(self, covariance, weights, width):
         fields = covariance.shape[0]
         rule = self.rule(fields)
+        functions = self._functions
         if fields <= 2 or not isinstance(rule, Trapezoid):
             field_rule = FieldRule(rule, 1, True, self.averaging.replica)
-            return gaussian_mean(
-                functools.partial(_square, self.student, self.teacher, width), covariance, weights, field_rule
-            )
+            return gaussian_mean(functools.partial(_square, width), covariance, (functions, weights), field_rule)
         factor, _ = psd_factor(jax.lax.stop_gradient(covariance))
-        table = jax.lax.stop_gradient(_Table.of(self.teacher, factor[-1], rule, self.averaging.replica))
+        table = jax.lax.stop_gradient(_Table.of(functions[-1], factor[-1], rule, self.averaging.replica))
         field_rule = FieldRule(rule, 1, True, self.averaging.replica, last_is_mean=True)
-        function = functools.partial(_square_by_table, self.student, self.teacher, width)
-        return gaussian_mean(function, covariance, (weights, table), field_rule)
+        function = functools.partial(_square_by_table, width)
+        found = gaussian_mean(function, covariance, (functions, weights, table), field_rule)
+        if not functions[-1].numbers:
+            return found
+        return found + _through_table(functions[-1].numbers, covariance, functions, weights, width, field_rule)
 
     def _stein(self, covariance, width):
         r"""$\mathbb{E}[g(u_s) g(u_t)]$, $\mathbb{E}[g'(u_i) g'(u_s)]$ and $\mathbb{E}[g''(u_i) g(u_s)]$."""
@@ -97,15 +110,12 @@ class ProductIntegrals(ActivationIntegrals):
         """Averages of products of two fields, for all pairs, in the upper triangle of matrices."""
         size = covariance.shape[0]
         rows, columns = np.triu_indices(size)
-        same = self.student is self.teacher
         is_teacher = jnp.arange(size) >= self.students
         rule = FieldRule(self.rule(2), 1, True, self.averaging.replica)
-        functions = (self.student,) if same else (self.student, self.teacher)
-        integrand = functools.partial(products, functions)
 
         def pair(entry):
             block, which = entry
-            return gaussian_mean(integrand, block, which, rule)
+            return gaussian_mean(products, block, (self._functions, which), rule)
 
         index = np.stack([rows, columns], axis=1)
         blocks = covariance[index[:, :, None], index[:, None, :]]
@@ -124,39 +134,87 @@ def _gradient(slopes, curvatures, covariance, weights):
     return (curvatures @ weights)[:, None] * covariance[:width] + (slopes * weights) @ covariance
 
 
-def _derivative(functions: tuple[Callable, ...], order: int, x, is_teacher):
+def _derivative(functions: tuple[Function, ...], order: int, x, is_teacher):
     """A derivative of the activation that a field has."""
-    derivatives = functions
+    derivatives = tuple(function.__wrapped__ for function in functions)
     for _ in range(order):
         derivatives = tuple(jax.grad(function) for function in derivatives)
     values = [function(x) for function in derivatives]
     return values[0] if len(values) == 1 else jnp.where(is_teacher > 0, values[1], values[0])
 
 
-def _outputs(functions, fields, noise, is_teacher):
+def _outputs(fields, noise, parameters):
+    functions, is_teacher = parameters
     return _derivative(functions, 0, fields[0], is_teacher[0]) * _derivative(functions, 0, fields[1], is_teacher[1])
 
 
-def _all_products(functions, fields, noise, is_teacher):
+def _all_products(fields, noise, parameters):
+    functions, is_teacher = parameters
     (g, slope, curvature), (h, other_slope, other_curvature) = (
         tuple(_derivative(functions, order, fields[i], is_teacher[i]) for order in range(3)) for i in range(2)
     )
     return g * h, slope * other_slope, curvature * h, g * other_curvature
 
 
-def _square(student, teacher, width, fields, noise, weights):
+def _square(width, fields, noise, parameters):
+    functions, weights = parameters
+    student, teacher = functions[0].__wrapped__, functions[-1].__wrapped__
     outputs = jnp.concatenate([jax.vmap(student)(fields[:width]), jax.vmap(teacher)(fields[width:])])
     slopes = jax.vmap(jax.grad(student))(fields[:width])
     return jnp.outer(slopes, slopes) * (weights @ outputs) ** 2
 
 
-def _square_by_table(student, teacher, width, fields, noise, parameters):
-    weights, table = parameters
+def _square_by_table(width, fields, noise, parameters):
+    functions, weights, table = parameters
+    student, teacher = functions[0].__wrapped__, functions[-1].__wrapped__
     outputs = jnp.concatenate([jax.vmap(student)(fields[:width]), jax.vmap(teacher)(fields[width:-1])])
     slopes = jax.vmap(jax.grad(student))(fields[:width])
     others, last = weights[:-1] @ outputs, weights[-1]
     mean, mean_square = table(fields[-1])
     return jnp.outer(slopes, slopes) * (others**2 + 2 * others * last * mean + last**2 * mean_square)
+
+
+def _change_by_table(width, fields, noise, parameters):
+    """The part that is linear in a table, for its change."""
+    functions, weights, table = parameters
+    unchanged = eqx.tree_at(lambda each: each.entries, table, jnp.zeros_like(table.entries))
+    return _square_by_table(width, fields, noise, parameters) - _square_by_table(
+        width, fields, noise, (functions, weights, unchanged)
+    )
+
+
+@eqx.filter_custom_jvp
+def _through_table(numbers, covariance, functions, weights, width, rule):
+    """Zero, with the derivative that an average has by the numbers of a function through the table made of it."""
+    return jnp.zeros((width, width))
+
+
+@_through_table.def_jvp
+def _through_table_jvp(primals, tangents):
+    numbers, covariance, functions, weights, width, rule = primals
+    value = jnp.zeros((width, width))
+    if not jax.tree.leaves(tangents[0]):
+        return value, value
+    factor, _ = psd_factor(jax.lax.stop_gradient(covariance))
+    flat, unravel = ravel_pytree(numbers)
+
+    def table(flat):
+        function = Function(unravel(flat), functions[-1].recipe)
+        return _Table.of(function, factor[-1], rule.fields, rule.replica)
+
+    here, changes = table(flat), jax.jacfwd(lambda flat: table(flat).entries)(flat)
+
+    def average(entries):
+        changed = eqx.tree_at(lambda each: each.entries, here, entries)
+        return gaussian_mean(
+            functools.partial(_change_by_table, width), covariance, (functions, weights, changed), rule
+        )
+
+    moved = [
+        jnp.zeros_like(number) if move is None else move for number, move in zip(numbers, tangents[0], strict=True)
+    ]
+    derivatives = jnp.stack([average(changes[..., place]) for place in range(flat.size)])
+    return value, jnp.tensordot(ravel_pytree(moved)[0], derivatives, 1)
 
 
 class _Table(eqx.Module):
@@ -174,7 +232,7 @@ class _Table(eqx.Module):
         grid = Grid(row[-1:], rule.resolution, shift_of(replica))
 
         def over(points, weights):
-            values = jax.vmap(jax.vmap(function))(means + row[-1] * points)
+            values = jax.vmap(jax.vmap(lambda x: function(x)))(means + row[-1] * points)
             return jnp.stack([weights @ values, weights @ values**2], axis=1)
 
         return cls(average_over_grid(over, grid, 16), spacing)

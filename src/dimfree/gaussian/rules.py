@@ -19,7 +19,6 @@ TOLERANCE = 1e-6  # relative error of averages unless told otherwise
 MOST_EXACT = 1e-10
 _SOBOL = 2**14  # points where a grid does not do
 MOST_FIELDS = 6  # of a grid: a dozen nodes for each of more fields are too many
-FEW_POINTS = 2**19  # of a grid over more than four fields
 SCRAMBLINGS, _DISTANCES = 4, 3.6  # points scrambled anew, and how many times their largest distance bounds an error
 
 
@@ -100,7 +99,7 @@ class Trapezoid(eqx.Module):
     - `tolerance`: relative error to reach.
     """
 
-    resolution: Resolution = eqx.field(static=True)
+    resolution: Resolution
     tolerance: float = eqx.field(static=True)
 
     def words(self, fields: int) -> str:
@@ -235,6 +234,4 @@ def choose_rule(dimension: int, resolution: Resolution | None, tolerance: float)
     """
     if resolution is None:
         return Sobol(_SOBOL)
-    # For more than four fields only where the integrand is so smooth that a dozen nodes for each are enough.
-    few = dimension <= 4 or resolution.points**dimension <= FEW_POINTS
-    return Trapezoid(resolution, tolerance) if few else Sobol(_SOBOL)
+    return Trapezoid(resolution, tolerance) if dimension <= resolution.most_fields else Sobol(_SOBOL)

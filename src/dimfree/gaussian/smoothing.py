@@ -17,7 +17,7 @@ from .piecewise_linear import PiecewiseLinear
 from .polynomial import Polynomial
 from .quadratic import Square
 from .relu import Relu
-from .resolution import activation_resolution, even_resolution
+from .resolution import even_resolution
 from .rules import Averaging, GaussHermite
 
 _LINE_POINTS, _LINE_BLOCK = 2**10, 8  # of a grid over a line, at most, and those taken at once
@@ -197,7 +197,7 @@ def _over_line(over, activation: Activation, deviations: Float[Array, " p"], ave
         return sum_over_blocks(over, (nodes, weights), 1)
     largest = jax.lax.stop_gradient(jnp.max(deviations, keepdims=True))
     if activation.smooth:
-        resolution = activation_resolution(activation.function, averaging.tolerance)
+        resolution = activation.resolution(averaging.tolerance)
     else:
         # The error at a kink falls as the spacing squared, in units of the field's deviation.
         resolution, largest = even_resolution(_KINK_POINTS, averaging.tolerance), jnp.where(largest > 0, 1.0, 0.0)
@@ -206,4 +206,4 @@ def _over_line(over, activation: Activation, deviations: Float[Array, " p"], ave
 
 
 def _output_and_slope(activation: Activation, fields):
-    return jax.jvp(activation.function, (fields,), (jnp.ones_like(fields),))
+    return jax.jvp(lambda x: activation.function(x), (fields,), (jnp.ones_like(fields),))

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
 from ..gaussian.means import FieldRule, gaussian_mean
-from ..gaussian.resolution import Resolution, loss_resolution, polynomial_degree
-from ..gaussian.rules import FEW_POINTS, MOST_FIELDS, Averaging, GaussHermite, Rule, Trapezoid, choose_rule
+from ..gaussian.resolution import FEW_POINTS, Resolution, loss_resolution, polynomial_degree
+from ..gaussian.rules import MOST_FIELDS, Averaging, GaussHermite, Rule, Trapezoid, choose_rule
 from ..state import State
 from .base import Draws, Moments, Problem, covariance_of_linear, frame, is_bounded
 
@@ -132,13 +132,18 @@ class FieldProblem(Problem):
     def _chosen_rule(self, tolerance: float, dimension: int, power: int, smooth: bool) -> Rule | Trapezoid:
         if not smooth or dimension > MOST_FIELDS:
             return choose_rule(dimension, None, tolerance)
-        degree = _degree(*_stand_in(self))
+        degree = self.degree
         # Slopes have a degree less and enter to this power: half as many nodes as their degree are exact. The rest is
         # for fields that they are multiplied with.
         nodes = None if degree is None else (power // 2 + 1) * max(2, degree)
         if nodes is not None and nodes**dimension <= FEW_POINTS:
             return GaussHermite(nodes)
         return choose_rule(dimension, self.resolution(tolerance, power), tolerance)
+
+    @property
+    def degree(self) -> int | None:
+        """The degree of the loss as a polynomial of its fields; None if it is none."""
+        return _degree(*_stand_in(self))
 
     def resolution(self, tolerance: float, power: int) -> Resolution:
         """What resolves powers of the slopes of the loss."""
@@ -285,6 +290,23 @@ class FieldProblem(Problem):
         return slopes, readout_gradient
 
 
+class LossOfFields(eqx.Module):
+    """The loss as a function of all its fields, and of the noise where it is one of them, in one array."""
+
+    problem: FieldProblem
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers it takes."""
+        return self.problem.width + self.problem.teacher_width + (self.problem.noise_nodes is None)
+
+    def __call__(self, fields: Any) -> Any:
+        problem = self.problem
+        p, k = problem.width, problem.teacher_width
+        noise = fields[p + k] if problem.noise_nodes is None else jnp.zeros(())
+        return problem.loss(fields[:p], fields[p : p + k], noise, problem.readout, problem.inputs.label(0))
+
+
 def _stand_in(problem: FieldProblem) -> tuple:
     """What a problem is apart from its numbers, which may be traced: something to find out once about all like it."""
     arrays, static = eqx.partition(problem, eqx.is_array)
@@ -292,21 +314,11 @@ def _stand_in(problem: FieldProblem) -> tuple:
     return static, structure, tuple(leaf.shape for leaf in leaves)
 
 
-def _loss_of_all(static: FieldProblem, structure, shapes: tuple) -> tuple[Callable, int]:
-    """The loss as a function of all its fields, and of the noise where it is one of them, and how many there are.
-
-    The readout, and all other numbers, are of order one.
-    """
+def _loss_of_all(static: FieldProblem, structure, shapes: tuple) -> tuple[LossOfFields, int]:
+    """The loss of all fields and how many there are, with a readout, and all other numbers, of order one."""
     arrays = jax.tree.unflatten(structure, [np.full(shape, 2.0) for shape in shapes])
-    problem = eqx.combine(arrays, static)
-    p, k = problem.width, problem.teacher_width
-    label = problem.inputs.label(0)
-
-    def loss(fields):
-        noise = fields[p + k] if problem.noise_nodes is None else 0.0
-        return problem.loss(fields[:p], fields[p : p + k], noise, problem.readout, label)
-
-    return loss, p + k + (problem.noise_nodes is None)
+    loss = LossOfFields(eqx.combine(arrays, static))
+    return loss, loss.dimension
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,17 +1,21 @@
 """A user's own loss."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from ..errors import check_finite, neurons, real_array
+from ..functions import Function, as_function
 from ..gaussian.probing import probe
+from ..gaussian.resolution import Features, Resolution
 from ..printing import as_call
-from .field_problem import FieldProblem
+from .field_problem import FieldProblem, LossOfFields
 
 
 class LocalFields(FieldProblem):
@@ -34,34 +38,46 @@ class LocalFields(FieldProblem):
 
     width: int = eqx.field(static=True)
     teacher_width: int = eqx.field(static=True)
-    sample_loss: Callable = eqx.field(static=True)
+    sample_loss: Function
     smooth: bool = eqx.field(static=True)
     sees_noise: bool = eqx.field(static=True)
     readout: Float[Array, " n"] | None
+    features: Features | None
 
     def __init__(self, loss: Callable, width: int, teacher_width: int, readout: ArrayLike | Array | None = None):
         self.width = p = neurons(width, "width")
         self.teacher_width = k = neurons(teacher_width, "teacher_width")
         self.readout = None if readout is None else jnp.atleast_1d(jnp.asarray(real_array(readout, "readout")))
         check_finite(self.readout, "readout")
-        self.sample_loss = loss
         size = 0 if self.readout is None else self.readout.shape[0]
         # A readout of ones stands for any: shapes and kinks do not depend on its values, which may be traced here.
-        stand_in = None if self.readout is None else jnp.ones(size)
-
-        def of_fields(fields):
-            return loss(fields[:p], fields[p : p + k], fields[p + k], stand_in)
-
+        stand_in = None if self.readout is None else np.ones(size)
+        self.sample_loss = as_function(loss, np.zeros(p), np.zeros(k), np.zeros(()), stand_in)
         readout_words = "no readout (None)" if stand_in is None else f"a readout of shape ({size},)"
         self.smooth = probe(
-            of_fields,
+            _OfFields(self.sample_loss, p, k, stand_in),
             p + k + 1,
             name="loss",
             arguments=f"student fields ({p},), teacher fields ({k},), a noise number and {readout_words}",
         )
-        program = jax.make_jaxpr(loss)(jnp.zeros(p), jnp.zeros(k), jnp.zeros(()), stand_in).jaxpr
+        arguments = jnp.zeros(p), jnp.zeros(k), jnp.zeros(()), stand_in
+        program = jax.make_jaxpr(lambda *arguments: self.sample_loss(*arguments))(*arguments).jaxpr
         # Where no operation takes the noise, nobody has to average over it.
         self.sees_noise = any(number is program.invars[2] for step in program.eqns for number in step.invars)
+        self.features = None
+        if self.sample_loss.numbers and self.smooth:
+            stated = eqx.tree_at(lambda problem: problem.readout, self, stand_in) if size else self
+            of_fields = LossOfFields(stated)
+            self.features = Features(of_fields, of_fields.dimension)
+
+    @property
+    def degree(self) -> int | None:
+        return super().degree if self.features is None else self.features.degree
+
+    def resolution(self, tolerance: float, power: int) -> Resolution:
+        if self.features is None:
+            return super().resolution(tolerance, power)
+        return self.features.resolution(tolerance, power)
 
     @property
     def noise_nodes(self) -> int | None:
@@ -74,3 +90,16 @@ class LocalFields(FieldProblem):
 
     def loss(self, student, teacher, noise, readout, label=None):
         return self.sample_loss(student, teacher, noise, readout)
+
+
+class _OfFields(eqx.Module):
+    """A loss as a function of all its fields and of the noise, in one array."""
+
+    loss: Function
+    p: int = eqx.field(static=True)
+    k: int = eqx.field(static=True)
+    readout: Float[np.ndarray, " n"] | None
+
+    def __call__(self, fields: Any) -> Any:
+        p, k = self.p, self.k
+        return self.loss(fields[:p], fields[p : p + k], fields[p + k], self.readout)

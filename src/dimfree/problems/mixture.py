@@ -1,7 +1,7 @@
 """Classifying Gaussian clusters with a two-layer network."""
 
-import functools
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,14 +11,16 @@ from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from ..errors import InvalidInput, check_finite, is_concrete, neurons, real_array, require
+from ..functions import Function, as_function
 from ..gaussian.activations import Activation, as_activation
 from ..gaussian.probing import probe
 from ..gaussian.relu import Relu
+from ..gaussian.resolution import Features, Resolution
 from ..gaussian.two_relus import ReluAverages, relu_averages
 from ..printing import as_call
 from ..state import State
 from .base import Moments
-from .field_problem import FieldProblem
+from .field_problem import FieldProblem, LossOfFields
 from .inputs import Clusters
 from .two_layer import Normalisation, scale_of
 
@@ -76,12 +78,14 @@ class Mixture(FieldProblem):
     """
 
     width: int = eqx.field(static=True)
-    activation: Activation = eqx.field(static=True)
-    output_loss: Callable = eqx.field(static=True)
+    activation: Activation
+    output_loss: Function
     normalisation: Normalisation = eqx.field(static=True)
     loss_is_smooth: bool = eqx.field(static=True)
+    loss_is_very_smooth: bool = eqx.field(static=True)
     clusters: Clusters
     readout: Float[Array, " n"]
+    features: Features | None
 
     def __init__(
         self,
@@ -108,9 +112,19 @@ class Mixture(FieldProblem):
         number = means.shape[0]
         labels = _as_labels(labels, number, loss)
         self.clusters = Clusters(_as_probabilities(probabilities, number), means, _as_variances(snr, number), labels)
-        self.output_loss = _as_loss(loss)
-        self.loss_is_smooth = self._probe(loss)
+        label = np.ones(self.outputs)
+        self.output_loss = as_function(_as_loss(loss), label, label)
+        if self._is_small_relu:
+            self.output_loss = self.output_loss.frozen()  # averages are closed forms, to its value
+        self.loss_is_smooth = not callable(loss) or self._probe(self.output_loss)
         self.readout = self._as_readout(readout)
+        very_smooth = self._is_small_relu and self.loss_is_smooth and _is_very_smooth(self.output_loss)
+        self.loss_is_very_smooth = not callable(loss) or very_smooth
+        self.features = None
+        if (self.output_loss.numbers or self.activation.function.numbers) and self.smooth:
+            stated = eqx.tree_at(lambda problem: problem.readout, self, 2 * np.ones(self.readout.shape))
+            of_fields = LossOfFields(stated)
+            self.features = Features(of_fields, of_fields.dimension)
 
     @classmethod
     def binary(cls, width: int, snr: float | Array, readout: ArrayLike | Array | None = None) -> "Mixture":
@@ -124,7 +138,7 @@ class Mixture(FieldProblem):
         return cls(means, [1, 1, 0, 0], width, snr, readout=readout)
 
     def __repr__(self) -> str:
-        names = {function: name for name, function in _LOSSES.items()}
+        names = {as_function(function).recipe: name for name, function in _LOSSES.items()}
         return as_call(
             self,
             means=self.clusters.means,
@@ -133,7 +147,7 @@ class Mixture(FieldProblem):
             snr=np.inf if self.clusters.variances is None else 1 / self.clusters.variances,
             probabilities=self.clusters.probabilities,
             activation=self.activation,
-            loss=names.get(self.output_loss, self.output_loss),
+            loss=names.get(self.output_loss.recipe, self.output_loss),
             readout=self.readout,
             normalisation=self.normalisation,
         )
@@ -181,10 +195,22 @@ class Mixture(FieldProblem):
         return self.output_loss(self.output(student, readout), label)
 
     @property
+    def degree(self) -> int | None:
+        return super().degree if self.features is None else self.features.degree
+
+    def resolution(self, tolerance: float, power: int) -> Resolution:
+        if self.features is None:
+            return super().resolution(tolerance, power)
+        return self.features.resolution(tolerance, power)
+
+    @property
     def knows_moments(self) -> bool:
-        is_relu = isinstance(self.activation.integrals, Relu) or self.activation.function is jax.nn.relu
-        is_small = self.width <= 2 and self.outputs == ()
-        return is_relu and is_small and not self.clusters.are_points and _is_very_smooth(self.output_loss)
+        is_code = not self.output_loss.numbers
+        return self._is_small_relu and is_code and not self.clusters.are_points and self.loss_is_very_smooth
+
+    @property
+    def _is_small_relu(self) -> bool:
+        return isinstance(self.activation.integrals, Relu) and self.width <= 2 and self.outputs == ()
 
     def known_moments(self, state: State) -> Moments | None:
         """For one or two ReLU neurons, averages over the student fields; teacher fields follow by Stein's lemma."""
@@ -231,30 +257,30 @@ class Mixture(FieldProblem):
         check_finite(array, "readout")
         return array.reshape(-1)
 
-    def _probe(self, loss) -> bool:
-        if not callable(loss):
-            return True
+    def _probe(self, loss: Function) -> bool:
         outputs = self.outputs[0] if self.outputs else 1
-        label = jnp.ones(self.outputs)
-        return probe(
-            lambda output: loss(output.reshape(self.outputs), label),
-            outputs,
-            name="loss",
-            arguments=f"an output and a label, both of shape {self.outputs}",
-        )
+        words = f"an output and a label, both of shape {self.outputs}"
+        return probe(_OfOutput(loss, self.outputs), outputs, name="loss", arguments=words)
 
 
-@functools.lru_cache(maxsize=256)
-def _is_very_smooth(loss: Callable) -> bool:
+class _OfOutput(eqx.Module):
+    """A loss as a function of the output alone."""
+
+    loss: Callable
+    shape: tuple[int, ...] = eqx.field(static=True)
+    derivatives: int = eqx.field(static=True, default=0)
+
+    def __call__(self, output: Any) -> Any:
+        function = self.loss
+        for _ in range(self.derivatives):
+            function = jax.grad(function)
+        return function(output.reshape(self.shape), jnp.ones(self.shape))
+
+
+def _is_very_smooth(loss: Function) -> bool:
     """Whether a loss has four derivatives, which the averages over ReLU neurons and their slopes are made of."""
-    if loss in _LOSSES.values():
-        return True
-
-    def is_smooth(function):
-        return probe(lambda x: function(x[0], jnp.ones(())), 1, name="loss", arguments="an output and a label")
-
     try:
-        return is_smooth(loss) and is_smooth(jax.grad(jax.grad(loss)))
+        return probe(_OfOutput(loss, (), derivatives=2), 1, name="loss", arguments="an output and a label")
     except InvalidInput:  # the fourth derivative is not finite
         return False
 

@@ -1,8 +1,8 @@
 """Problems with a name of their own."""
 
-import dataclasses
 from collections.abc import Callable
 
+import equinox as eqx
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
@@ -20,9 +20,8 @@ def PhaseRetrieval(width: int = 1, noise: float | Array = 0.0, readout: ArrayLik
     return TwoLayer(width=width, teacher_width=1, activation="square", noise=noise, readout=readout)
 
 
-@dataclasses.dataclass(frozen=True)
-class _OfTheOnlyField:
-    """A link of one field: equal to another of the same function, so that nothing is compiled twice."""
+class _OfTheOnlyField(eqx.Module):
+    """A link of one field."""
 
     of: Activation
 

@@ -11,13 +11,14 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, check_finite, neurons, nonnegative_number, real_array
+from ..errors import InvalidInput, check_finite, is_concrete, neurons, nonnegative_number, real_array
+from ..functions import Function, Recipe, as_function
 from ..gaussian.activations import Activation, as_activation
 from ..gaussian.integrals import ActivationIntegrals
 from ..gaussian.probing import probe
 from ..gaussian.products import ProductIntegrals
 from ..gaussian.quadratic import Square, quartic_moments
-from ..gaussian.resolution import Resolution, activation_resolution, finest, loss_resolution
+from ..gaussian.resolution import Features, Resolution, finest, highest_degree, known_degree, loss_resolution
 from ..gaussian.rules import Averaging, Rule, Trapezoid
 from ..gaussian.smoothing import exact_nodes
 from ..printing import as_call
@@ -60,7 +61,7 @@ class Network(FieldProblem):
 
     width: int = eqx.field(static=True)
     teacher_width: int = eqx.field(static=True)
-    activation: Activation = eqx.field(static=True)
+    activation: Activation
     normalisation: Normalisation = eqx.field(static=True)
     noise: Float[Array, ""]
     readout: Float[Array, " p"]
@@ -117,10 +118,19 @@ class Network(FieldProblem):
         output = self.scale * jnp.sum(readout * self.activation.function(student))
         return 0.5 * (output - self.target(teacher) - jnp.sqrt(self.noise) * noise) ** 2
 
+    @property
+    def degree(self) -> int | None:
+        degree = highest_degree([self.activation.degree, self.target_degree])
+        return None if degree is None else highest_degree([2 * degree])
+
+    @property
+    @abc.abstractmethod
+    def target_degree(self) -> int | None:
+        """The degree of the target; None if it is no polynomial."""
+
     def resolution(self, tolerance: float, power: int) -> Resolution:
         # What is averaged is made of products of functions of few fields: no need to look at all fields together.
-        own = activation_resolution(self.activation.function, tolerance, power)
-        return finest(own, self.target_resolution(tolerance, power))
+        return finest(self.activation.resolution(tolerance, power), self.target_resolution(tolerance, power))
 
     @abc.abstractmethod
     def target_resolution(self, tolerance: float, power: int) -> Resolution:
@@ -153,7 +163,7 @@ class TwoLayer(Network):
     Saad & Solla, Phys. Rev. E 52 (1995) 4225; Arnaboldi et al. 2023, eqs. (1)-(4).
     """
 
-    teacher_activation: Activation = eqx.field(static=True)
+    other_activation: Activation | None  # of the teachers, where it is another
     teacher_readout: Float[Array, " k"]
 
     def __init__(
@@ -168,8 +178,8 @@ class TwoLayer(Network):
         teacher_activation: str | Callable | Activation | None = None,
     ):
         super().__init__(width, teacher_width, activation, noise, readout, normalisation)
-        given = self.activation if teacher_activation is None else as_activation(teacher_activation)
-        self.teacher_activation = self.activation if given.function is self.activation.function else given
+        given = None if teacher_activation is None else as_activation(teacher_activation)
+        self.other_activation = None if given is None or _are_same(given, self.activation) else given
         self.teacher_readout = as_readout(teacher_readout, self.teacher_width, "teacher_readout")
 
     def resized(self, width: int) -> "TwoLayer":
@@ -193,7 +203,12 @@ class TwoLayer(Network):
     @property
     def one_activation(self) -> bool:
         """Whether students and teachers have the same activation."""
-        return self.activation is self.teacher_activation
+        return self.other_activation is None
+
+    @property
+    def teacher_activation(self) -> Activation:
+        """That of the teachers."""
+        return self.activation if self.other_activation is None else self.other_activation
 
     @property
     def smooth(self) -> bool:
@@ -214,7 +229,11 @@ class TwoLayer(Network):
         return scale_of(self.normalisation, self.teacher_width) * outputs
 
     def target_resolution(self, tolerance: float, power: int) -> Resolution:
-        return activation_resolution(self.teacher_activation.function, tolerance, power)
+        return self.teacher_activation.resolution(tolerance, power)
+
+    @property
+    def target_degree(self) -> int | None:
+        return self.teacher_activation.degree
 
     def output_weights(self, state: State) -> Float[Array, " r"]:
         """Weights with which the outputs of students and teachers enter the error."""
@@ -234,7 +253,7 @@ class TwoLayer(Network):
         """The averages over few fields at a time; None where there are closed forms, kinks, or a rule was asked for."""
         if self.closed_integrals is not None or not self.smooth or averaging.rule is not None:
             return None
-        return ProductIntegrals(self.activation.function, self.teacher_activation.function, self.width, averaging)
+        return ProductIntegrals(self.activation, self.other_activation, self.width, averaging)
 
     def mean_rule(self, averaging: Averaging, transform: Any = None) -> Rule | Trapezoid | None:
         integrals = self.product_integrals(averaging) if transform is None else None
@@ -340,8 +359,9 @@ class MultiIndex(Network):
     - `noise`, `readout`, `normalisation`: as for [`TwoLayer`].
     """
 
-    link: Callable = eqx.field(static=True)
+    link: Function
     link_is_smooth: bool = eqx.field(static=True, repr=False)
+    link_features: Features | None = eqx.field(repr=False)
 
     def __init__(
         self,
@@ -354,10 +374,12 @@ class MultiIndex(Network):
         normalisation: Normalisation = "mean",
     ):
         super().__init__(width, teacher_width, activation, noise, readout, normalisation)
-        self.link = link
+        self.link = as_function(link, jnp.zeros(self.teacher_width))
         self.link_is_smooth = probe(
-            link, self.teacher_width, name="link", arguments=f"teacher fields of shape ({self.teacher_width},)"
+            self.link, self.teacher_width, name="link", arguments=f"teacher fields of shape ({self.teacher_width},)"
         )
+        features = Features(self.link, self.teacher_width, _Target) if self.link.numbers else None
+        self.link_features = features
 
     def resized(self, width: int) -> "MultiIndex":
         readout = _spread_over(self.readout, width)
@@ -380,10 +402,33 @@ class MultiIndex(Network):
     def target(self, teacher: Float[Array, " k"]) -> Float[Array, ""]:
         return self.link(teacher)
 
+    @property
+    def target_degree(self) -> int | None:
+        if self.link_features is None:
+            return known_degree(self.link.recipe, self.teacher_width)
+        return self.link_features.degree
+
     def target_resolution(self, tolerance: float, power: int) -> Resolution:
-        return _link_resolution(self.link, self.teacher_width, tolerance, power)
+        if self.link_features is None:
+            return _link_resolution(self.link.recipe, self.teacher_width, tolerance, power)
+        return self.link_features.resolution(tolerance, power)
+
+
+class _Target(eqx.Module):
+    """What a link contributes to the loss."""
+
+    link: Callable
+
+    def __call__(self, teacher: Float[Array, " k"]) -> Float[Array, ""]:
+        return 0.5 * self.link(teacher) ** 2
 
 
 @functools.lru_cache(maxsize=256)
-def _link_resolution(link: Callable, fields: int, tolerance: float, power: int) -> Resolution:
-    return loss_resolution(lambda teacher: 0.5 * link(teacher) ** 2, fields, tolerance, power)
+def _link_resolution(recipe: Recipe, fields: int, tolerance: float, power: int) -> Resolution:
+    return loss_resolution(_Target(recipe.function), fields, tolerance, power)
+
+
+def _are_same(one: Activation, other: Activation) -> bool:
+    """Whether two activations are one function, with the same numbers."""
+    same = one.function.recipe == other.function.recipe and is_concrete(one, other)
+    return same and all(map(np.array_equal, one.function.numbers, other.function.numbers))
