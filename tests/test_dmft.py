@@ -437,7 +437,7 @@ def test_settings_that_a_dmft_has_no_use_for_are_refused():
         with pytest.raises(dimfree.InvalidInput, match=f"{name} = .* was given; dmft takes none: .*{remedy}"):
             dimfree.solve(limit, start(0.3), 1.0, key=KEY, **{name: value})
     for attempt in (
-        lambda m: dimfree.solve(limit, start(m), 1.0, key=KEY).state.M,
+        lambda m: dimfree.solve(limit, dimfree.State(jnp.eye(1), m * jnp.eye(1)), 1.0, key=KEY).state.M,
         lambda time: dimfree.solve(limit, start(0.3), time, key=KEY).state.M,
     ):
         with pytest.raises(dimfree.InvalidInput, match="traced; dmft is solved outside jit"):
