@@ -282,6 +282,7 @@ def test_a_solution_is_a_trajectory_over_time():
     table = found.to_xarray()
     assert table.M.dims == ("time", "student", "teacher")
     np.testing.assert_array_equal(table.training_loss, found.training_loss)
+    np.testing.assert_array_equal(table.M_error, found.standard_error["M"])
     np.testing.assert_array_equal(found.risk, LINEAR.risk(found.state))
     runs = dimfree.simulate(LINEAR, descent, start(0.3), 50, found.time, runs=5, key=KEY)
     axes = dimfree.plot.compare(found, runs, quantity="M")

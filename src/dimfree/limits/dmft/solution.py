@@ -1,7 +1,7 @@
 """What the populations of a theory say together, and with which errors."""
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +12,9 @@ from ...errors import InvalidInput, is_concrete
 from ...state import State
 from ...trajectory import Outcome, Trajectory
 from .populations import Curves
+
+if TYPE_CHECKING:
+    import xarray
 
 _CLIMB = 0.02  # how far up gradient descent may seem to go, in the noise of a population: of its descent and first loss
 _CURVES = ("M", "Q", "training_loss")  # those with errors
@@ -52,6 +55,11 @@ class DMFTSolution(Trajectory):
         spread = np.std(np.asarray(self.populations.risk)[completed], axis=0, ddof=1)
         errors = {f"{name}[0,0]": self.standard_error[name] for name in ("M", "Q")}
         return errors | {"risk": spread / np.sqrt(completed.sum())}
+
+    def to_xarray(self) -> "xarray.Dataset":
+        """The Dataset of a [`Trajectory`], with the standard errors as `M_error`, `Q_error`, `training_loss_error`."""
+        errors = {f"{name}_error": ("time", error) for name, error in self.standard_error.items()}
+        return super().to_xarray().assign(errors)
 
     def __repr__(self) -> str:
         if not is_concrete(self):
