@@ -15,7 +15,9 @@ import numpy as np
 
 import dimfree
 from dimfree.gaussian.rules import sobol_normals
-from dimfree.limits.dmft import Kernels, Population, Process, _invertible, _next_column
+from dimfree.limits.dmft import Population, Process
+from dimfree.limits.dmft.factors import invertible, next_column
+from dimfree.limits.dmft.process import Kernels
 
 from .reused import PHASE
 from .timing import Row, against, growth
@@ -36,7 +38,7 @@ def iterated(process: Process, kernels: Kernels, start: Population, damping) -> 
 
     def make(k, carry):
         paths, memory = carry
-        force, curvature = process._force(paths.field, paths, kernels.overlap[k])
+        force, curvature = process.force(paths.field, paths, kernels.overlap[k])
         slope, response, none = durations[k] * curvature, kernels.response[k + 1], jnp.zeros_like(curvature)
         ending = process._tangent(response, kernels.memory, paths, k, slope, none)
         all_of_it = jnp.ones(steps + 1)
@@ -55,8 +57,8 @@ def iterated(process: Process, kernels: Kernels, start: Population, damping) -> 
 
     def average(k, new):
         so_far = dataclasses.replace(paths, impulse=jnp.where(jnp.arange(steps)[:, None] < k, paths.impulse, 0.0))
-        triangle = _invertible(new.factor, k + 1)
-        row = process._move_weights(new, triangle, so_far, k, paths.impulse[k], memory[k], new.correlation[k])
+        triangle = invertible(new.factor, k + 1)
+        row = process.move_weights(new, triangle, so_far, k, paths.impulse[k], memory[k], new.correlation[k])
         return row.written(new, k)
 
     new = jax.lax.fori_loop(0, steps, average, start.kernels)
@@ -69,7 +71,7 @@ def factor_of(correlation):
     rows = correlation.shape[0]
 
     def write(k, factor):
-        return factor.at[:, k].set(_next_column(_invertible(factor, k), correlation[k], k))
+        return factor.at[:, k].set(next_column(invertible(factor, k), correlation[k], k))
 
     return jax.lax.fori_loop(0, rows, write, jnp.zeros((rows, rows)))
 
@@ -105,8 +107,8 @@ def population_against_one_pass() -> Row:
     _, _, forward = one_pass(4096)
 
     def ours():
-        options = {"paths": 4096, "most_populations": 4, "flow": False, "key": jax.random.key(0)}
-        return dimfree.dmft(PHASE, DESCENT, START, np.asarray(TIMES), target_error=1e-9, **options).mean.M
+        limit = dimfree.dmft(PHASE, DESCENT, paths=4096, most_populations=4, flow=False, target_error=1e-9)
+        return dimfree.solve(limit, START, np.asarray(TIMES), key=jax.random.key(0)).state.M
 
     return against(ours, lambda: [forward() for _ in range(4)], goal=1.2)
 

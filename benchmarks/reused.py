@@ -1,4 +1,4 @@
-"""Reused data at finite d: `simulate_reused` against the machine's matrix products and its memory, and by hand."""
+"""Reused data at finite d: `simulate` against the machine's matrix products and its memory, and by hand."""
 
 import functools
 
@@ -8,7 +8,6 @@ import numpy as np
 
 import dimfree
 from dimfree.algorithms import GradientDescent, PersistentSGD
-from dimfree.simulation import simulate_reused
 
 from .timing import Row, compared, growth, in_turn
 
@@ -25,7 +24,7 @@ def lengths(algorithm, *, d: int = D, **options):
 
     def run(steps):
         times = np.array([0.0, steps * RATE])
-        return lambda: simulate_reused(PHASE, algorithm, START, d, times, key=jax.random.key(0), **options).state.M
+        return lambda: dimfree.simulate(PHASE, algorithm, START, d, times, key=jax.random.key(0), **options).state.M
 
     return {"long": run(LONG), "short": run(SHORT)}
 

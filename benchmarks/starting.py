@@ -55,7 +55,7 @@ def memory_of_exact_simulation() -> Row:
 def memory_of_reused_data() -> Row:
     """Peak memory with 400 MB of data in memory, over that with none kept (they are made again in each step)."""
     code = FIRST + (
-        "dimfree.simulate_reused(dimfree.PhaseRetrieval(), dimfree.GradientDescent(0.01, 3.0, sphere=True), "
+        "dimfree.simulate(dimfree.PhaseRetrieval(), dimfree.GradientDescent(0.01, 3.0, sphere=True), "
         "dimfree.State(Q=[[1.0]], M=[[0.2]]), 4000, [0.0, 0.01], runs=1, key=jax.random.key(0), "
         "store_data={store}).state.Q"
     )

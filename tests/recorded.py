@@ -176,23 +176,16 @@ def reused() -> Iterator[tuple[str, np.ndarray]]:
         dimfree.Langevin(0.02, temperature=lambda time: 0.1 / (1 + time), **common),
     ):
         name = f"{type(algorithm).__name__}, ridge {float(algorithm.ridge)}"
-        runs = simulate_reused(problem, algorithm, start, 40, 1.0, runs=2, key=jax.random.key(0))
+        runs = dimfree.simulate(problem, algorithm, start, 40, 1.0, runs=2, key=jax.random.key(0))
         yield from _parts(f"{name}", runs.final)
         yield f"{name}: training loss", np.asarray(runs.training_loss)[:, -1]
         flow = not isinstance(algorithm, dimfree.MultiPassSGD)
         times = np.linspace(0, 0.4, 21)
-        found = dmft(problem, algorithm, start, times, key=jax.random.key(0), paths=256, flow=flow)
-        yield f"DMFT of {name}: M", np.asarray(found.mean.M)[:, 0, 0]
+        limit = dimfree.dmft(problem, algorithm, paths=256, flow=flow, most_populations=4)
+        found = dimfree.solve(limit, start, times, key=jax.random.key(0))
+        yield f"DMFT of {name}: M", np.asarray(found.state.M)[:, 0, 0]
         yield f"DMFT of {name}: correlation", np.asarray(found.correlation)
         yield f"DMFT of {name}: training loss", np.asarray(found.training_loss)
-
-
-def simulate_reused(*arguments, **options):
-    return dimfree.simulate_reused(*arguments, **options)
-
-
-def dmft(problem, algorithm, start, times, *, key, paths, flow):
-    return dimfree.dmft(problem, algorithm, start, times, key=key, paths=paths, flow=flow, most_populations=4)
 
 
 def studies() -> Iterator[tuple[str, np.ndarray]]:

@@ -10,12 +10,15 @@ import scipy.integrate
 
 import dimfree
 from dimfree.algorithms import GradientDescent, Langevin, MultiPassSGD, PersistentSGD
-from dimfree.limits.dmft import Process
-from dimfree.simulation import simulate_reused
-from dimfree.solving import dmft, populations
-from dimfree.solving.time_grid import halved, refined
+from dimfree.limits.dmft import DMFTSolution, Process, populations, solution
+from dimfree.limits.dmft import limit as adding
+from dimfree.limits.dmft.time_grid import halved, refined
 
 KEY = jax.random.key(0)
+
+
+def dmft(problem, algorithm, start, time, *, key=KEY, progress=False, **options) -> DMFTSolution:
+    return dimfree.solve(dimfree.dmft(problem, algorithm, **options), start, time, key=key, progress=progress)
 
 
 def over_spectrum(function, ratio: float) -> np.ndarray:
@@ -73,12 +76,12 @@ def linear_regression(times, ratio, overlap, ridge=0.0, temperature=0.0, rate=No
     ],
 )
 def test_linear_regression_is_solved_by_its_spectrum(algorithm, flow, exact, monkeypatch):
-    monkeypatch.setattr(populations, "_FEWEST", 12)  # an error by the spread of four is a third of it at times
+    monkeypatch.setattr(adding, "_FEWEST", 12)  # an error by the spread of four is a third of it at times
     found = dmft(LINEAR, algorithm, start(0.3), 2.0, key=KEY, paths=1_024, flow=flow, target_error=0.002)
     M, Q = linear_regression(found.time, float(algorithm.samples_per_dimension), 0.3, **exact)
     # Four standard errors of twelve populations, at times that go together: a false alarm in a hundred.
-    assert np.all(np.abs(np.asarray(found.mean.M)[:, 0, 0] - M) < 4 * found.standard_error["M"] + 1e-4)
-    assert np.all(np.abs(np.asarray(found.mean.Q)[:, 0, 0] - Q) < 4 * found.standard_error["Q"] + 3e-4)
+    assert np.all(np.abs(np.asarray(found.state.M)[:, 0, 0] - M) < 4 * found.standard_error["M"] + 1e-4)
+    assert np.all(np.abs(np.asarray(found.state.Q)[:, 0, 0] - Q) < 4 * found.standard_error["Q"] + 3e-4)
     assert found.standard_error["M"].max() < 0.003
 
 
@@ -111,7 +114,7 @@ def test_the_training_loss_is_as_far_off_as_its_error_says():
 def test_a_population_that_runs_away_does_not_carry_the_training_loss():
     rows = [np.array([0.1, value]) for value in (0.050, 0.051, 0.049, 0.075)]
     assert abs(np.median(rows, axis=0)[1] - 0.05) < 1e-3
-    errors = populations._errors_of_losses(rows)
+    errors = solution._errors_of_losses(rows)
     assert errors[0] == 0
     assert 0.001 < errors[1] < 0.01
 
@@ -123,7 +126,7 @@ def test_steps_of_a_flow_have_an_error_of_second_order():
     for steps in (8, 16, 32):
         times = np.linspace(0, 1, steps + 1)
         found = dmft(LINEAR, algorithm, start(0.3), times, key=KEY, paths=4_096, target_error=1.0)
-        runs = np.asarray(found.trajectory.state.M)[:, :, 0, 0].mean(axis=0)
+        runs = np.asarray(found.populations.state.M)[:, :, 0, 0].mean(axis=0)
         errors.append(np.abs(runs - linear_regression(times, 2.0, 0.3)[0]).max())
     slope = np.polyfit(np.log([8, 16, 32]), np.log(errors), 1)[0]
     assert slope == pytest.approx(-2, abs=0.4)
@@ -135,7 +138,7 @@ def test_steps_are_chosen_by_the_loss():
     steep = dimfree.LocalFields(lambda *sample: 20 * LINEAR.loss(*sample), width=1, teacher_width=1)
     found = dmft(steep, GradientDescent(0.01, 2.0), start(0.3), 1.0, key=KEY, paths=1_024, target_error=0.005)
     M, _ = linear_regression(20 * found.time, 2.0, 0.3)
-    assert np.all(np.abs(np.asarray(found.mean.M)[:, 0, 0] - M) < 4 * found.standard_error["M"] + 0.002)
+    assert np.all(np.abs(np.asarray(found.state.M)[:, 0, 0] - M) < 4 * found.standard_error["M"] + 0.002)
 
 
 def test_a_refined_grid_has_equal_errors_that_add_up_to_what_is_allowed():
@@ -168,10 +171,10 @@ def mistaken(factor):
 
 @pytest.mark.parametrize(("factor", "is_right"), [(1.0, True), (0.0, False)])
 def test_a_wrong_response_is_noticed(factor, is_right, monkeypatch):
-    monkeypatch.setattr("dimfree.solving.populations.Process", mistaken(factor))
+    monkeypatch.setattr(populations, "Process", mistaken(factor))
     found = dmft(LINEAR, GradientDescent(0.02, 2.0), start(0.3), 1.0, key=KEY, paths=1_024, target_error=1.0)
     M, _ = linear_regression(found.time, 2.0, 0.3)
-    assert (np.abs(np.asarray(found.mean.M)[-1, 0, 0] - M[-1]) < 0.01) == is_right
+    assert (np.abs(np.asarray(found.state.M)[-1, 0, 0] - M[-1]) < 0.01) == is_right
 
 
 def test_a_derivative_along_one_direction_for_each_path_gives_all_kernels():
@@ -180,7 +183,7 @@ def test_a_derivative_along_one_direction_for_each_path_gives_all_kernels():
     waves = dimfree.LocalFields(lambda h, h0, *_: (jnp.sin(h[0]) - jnp.sin(h0[0])) ** 2 / 2, width=1, teacher_width=1)
     descent = GradientDescent(rate, ratio, ridge=0.5)
     found = dmft(waves, descent, start(0.5), rate * steps, key=KEY, paths=8_192, flow=False, most_populations=4)
-    overlap = np.asarray(found.mean.M)[:, 0, 0]
+    overlap = np.asarray(found.state.M)[:, 0, 0]
     beside = found.correlation - np.multiply.outer(overlap, overlap)
     rng = np.random.default_rng(0)
     teacher, g = rng.normal(size=400_000), np.linalg.cholesky(beside) @ rng.normal(size=(steps + 1, 400_000))
@@ -203,9 +206,9 @@ def test_a_derivative_along_one_direction_for_each_path_gives_all_kernels():
 def distance(problem, algorithm, m0, time, *, d, runs, flow, paths=4_096, **options):
     """The difference of the overlaps of simulation and theory, in standard errors, and the standard errors."""
     theory = dmft(problem, algorithm, start(m0), time, key=KEY, flow=flow, paths=paths, **options)
-    simulated = simulate_reused(problem, algorithm, start(m0), d, theory.time, runs=runs, key=jax.random.key(1))
+    simulated = dimfree.simulate(problem, algorithm, start(m0), d, theory.time, runs=runs, key=jax.random.key(1))
     overlaps = np.asarray(simulated.state.M)[:, :, 0, 0]
-    expected = np.interp(np.asarray(simulated.time), theory.time, np.asarray(theory.mean.M)[:, 0, 0])
+    expected = np.interp(np.asarray(simulated.time), theory.time, np.asarray(theory.state.M)[:, 0, 0])
     error = np.hypot(overlaps.std(axis=0, ddof=1) / runs**0.5, theory.standard_error["M"])
     return np.abs(overlaps.mean(axis=0) - expected), error
 
@@ -237,9 +240,9 @@ def test_the_limit_of_an_algorithm_is_met_by_its_simulation(algorithm, flow):
 )
 def test_one_run_approaches_the_limit_as_d_grows(algorithm):
     theory = dmft(QUARTIC, algorithm, start(0.5), 1.0, key=KEY, flow=False, paths=8_192, target_error=0.002)
-    expected, distances, dimensions = np.asarray(theory.mean.M)[:, 0, 0], [], (100, 400, 1600)
+    expected, distances, dimensions = np.asarray(theory.state.M)[:, 0, 0], [], (100, 400, 1600)
     for d in dimensions:
-        runs = simulate_reused(QUARTIC, algorithm, start(0.5), d, theory.time, runs=32, key=jax.random.key(d))
+        runs = dimfree.simulate(QUARTIC, algorithm, start(0.5), d, theory.time, runs=32, key=jax.random.key(d))
         error = np.abs(np.asarray(runs.state.M)[:, :, 0, 0] - expected).max(axis=1)
         distances.append(np.sqrt(np.mean(error**2)))
     assert np.polyfit(np.log(dimensions), np.log(distances), 1)[0] == pytest.approx(-0.5, abs=0.2)
@@ -258,15 +261,33 @@ def test_another_loss_is_met_by_its_simulation():
     # Its flow, on the grid that is chosen for it: growing steps that suffice for the quartic loss would give 0.995.
     flow = dmft(problem, algorithm, start(0.5), 2.0, key=KEY, paths=2_048, target_error=0.01)
     steps = dmft(problem, algorithm, start(0.5), 2.0, key=KEY, paths=2_048, target_error=0.01, flow=False)
-    assert abs(float(flow.mean.M[-1, 0, 0] - steps.mean.M[-1, 0, 0])) < 0.01
+    assert abs(float(flow.state.M[-1, 0, 0] - steps.state.M[-1, 0, 0])) < 0.01
 
 
 def test_kernels_are_causal_and_the_sphere_is_kept():
     found = dmft(QUARTIC, GradientDescent(0.01, 2.0, sphere=True), start(0.5), 1.0, key=KEY, paths=1_024)
-    np.testing.assert_allclose(np.asarray(found.trajectory.state.Q)[..., 0, 0], 1, atol=1e-10)
+    np.testing.assert_allclose(np.asarray(found.populations.state.Q)[..., 0, 0], 1, atol=1e-10)
     np.testing.assert_allclose(found.correlation, found.correlation.T, atol=1e-12)
     assert np.all(np.triu(found.response) == 0)
     assert np.linalg.eigvalsh(found.correlation).min() > -1e-10
+
+
+def test_a_solution_is_a_trajectory_over_time():
+    descent = GradientDescent(0.02, 2.0)
+    found = dmft(LINEAR, descent, start(0.3), [0.0, 0.1, 0.2], paths=256, target_error=1.0)
+    assert isinstance(found, dimfree.Trajectory)
+    assert found.runs is None
+    assert (found.populations.runs, found.labels) == (4, ("Q[0,0]", "M[0,0]"))
+    assert found.populations.provenance == found.provenance
+    table = found.to_xarray()
+    assert table.M.dims == ("time", "student", "teacher")
+    np.testing.assert_array_equal(table.training_loss, found.training_loss)
+    np.testing.assert_array_equal(table.M_error, found.standard_error["M"])
+    np.testing.assert_array_equal(found.risk, LINEAR.risk(found.state))
+    runs = dimfree.simulate(LINEAR, descent, start(0.3), 50, found.time, runs=5, key=KEY)
+    axes = dimfree.plot.compare(found, runs, quantity="M")
+    assert axes.get_legend().get_texts()[0].get_text().startswith("dynamical mean-field theory, flow")
+    assert repr(found).startswith("      time         M    +- error")
 
 
 def test_room_for_more_steps_is_made_on_the_way(monkeypatch):
@@ -290,7 +311,7 @@ def test_a_population_stays_where_it_has_come_to_rest():
     times = np.concatenate([np.linspace(0, 4, 41)[:-1], np.linspace(4, 120, 147)])
     descent = GradientDescent(0.01, 2.0, sphere=True)
     found = dmft(QUARTIC, descent, start(0.5), times, key=KEY, paths=512, most_populations=4)
-    assert np.all(np.asarray(found.trajectory.outcome) == dimfree.Outcome.COMPLETED)
+    assert np.all(np.asarray(found.populations.outcome) == dimfree.Outcome.COMPLETED)
     long_ago = found.response[-1, : len(times) // 2]
     assert np.sqrt(np.mean(long_ago**2)) < 0.1
     assert found.training_loss[-1] < 1.02 * found.training_loss[len(times) // 2]
@@ -300,10 +321,10 @@ def test_gradient_descent_that_climbs_has_lost_its_way():
     falling = {"M": np.linspace(0.5, 0.9, 5), "Q": np.ones(5), "training_loss": np.array([0.5, 0.1, 0.05, 0.04, 0.041])}
     climbing = falling | {"training_loss": np.array([0.5, 0.1, 0.05, 0.1, 13.0])}
     descent, langevin = GradientDescent(0.01, 2.0, sphere=True), Langevin(0.01, 2.0, temperature=1.0)
-    assert populations._ended((falling,), descent, flow=True) == dimfree.Outcome.COMPLETED
-    assert populations._ended((climbing,), descent, flow=True) == dimfree.Outcome.DIVERGED
-    assert populations._ended((falling, climbing), descent, flow=True) == dimfree.Outcome.DIVERGED
-    assert populations._ended((climbing,), langevin, flow=True) == dimfree.Outcome.COMPLETED
+    assert solution.ended((falling,), descent, flow=True) == dimfree.Outcome.COMPLETED
+    assert solution.ended((climbing,), descent, flow=True) == dimfree.Outcome.DIVERGED
+    assert solution.ended((falling, climbing), descent, flow=True) == dimfree.Outcome.DIVERGED
+    assert solution.ended((climbing,), langevin, flow=True) == dimfree.Outcome.COMPLETED
 
 
 def test_a_population_that_diverged_costs_one_more_and_not_all_there_may_be(monkeypatch):
@@ -315,10 +336,10 @@ def test_a_population_that_diverged_costs_one_more_and_not_all_there_may_be(monk
 
     monkeypatch.setattr(populations, "_population", spoilt)
     found = dmft(LINEAR, GradientDescent(0.1, 2.0), start(0.3), 0.3, key=KEY, paths=256, target_error=1.0, flow=False)
-    assert np.flatnonzero(np.asarray(found.trajectory.outcome) == dimfree.Outcome.DIVERGED).tolist() == [1]
-    assert found.trajectory.runs == 5
+    assert np.flatnonzero(np.asarray(found.populations.outcome) == dimfree.Outcome.DIVERGED).tolist() == [1]
+    assert found.populations.runs == 5
     expected = np.mean([done[number]["M"] for number in (0, 2, 3, 4)], axis=0)
-    np.testing.assert_allclose(found.mean.M[:, 0, 0], expected, rtol=1e-12)
+    np.testing.assert_allclose(found.state.M[:, 0, 0], expected, rtol=1e-12)
 
 
 def test_the_error_that_is_asked_for_is_that_of_what_is_returned():
@@ -327,7 +348,7 @@ def test_the_error_that_is_asked_for_is_that_of_what_is_returned():
     few = dmft(QUARTIC, descent, start(0.5), times, key=KEY, paths=256, target_error=1.0)
     error = 0.6 * few.standard_error["M"].max()
     found = dmft(QUARTIC, descent, start(0.5), times, key=KEY, paths=256, target_error=error, most_populations=64)
-    assert 4 < (found.trajectory.runs or 0) < 64
+    assert 4 < (found.populations.runs or 0) < 64
     assert found.standard_error["M"].max() <= error
 
 
@@ -337,20 +358,20 @@ def test_finished_populations_are_not_done_again(tmp_path):
 
     first = solve()
     files = sorted(tmp_path.iterdir())
-    assert len(files) == first.trajectory.runs
+    assert len(files) == first.populations.runs
     files[0].unlink()
     times = {file: file.stat().st_mtime_ns for file in files[1:]}
     second = solve()
     assert {file: file.stat().st_mtime_ns for file in files[1:]} == times
-    np.testing.assert_array_equal(first.mean.M, second.mean.M)
+    np.testing.assert_array_equal(first.state.M, second.state.M)
     other = dmft(LINEAR, GradientDescent(0.1, 2.5), start(0.3), 0.3, key=KEY, paths=256, store=tmp_path, flow=False)
-    assert not np.array_equal(first.mean.M, other.mean.M)
+    assert not np.array_equal(first.state.M, other.state.M)
 
 
 def test_two_schedules_do_not_share_a_checkpoint(tmp_path):
     def solve(temperature, store):
         langevin = Langevin(0.1, 2.0, temperature=temperature)
-        return dmft(LINEAR, langevin, start(0.3), 0.3, key=KEY, paths=256, store=store, flow=False).mean.M
+        return dmft(LINEAR, langevin, start(0.3), 0.3, key=KEY, paths=256, store=store, flow=False).state.M
 
     cold, warm = solve(lambda t: 0.5, tmp_path), solve(lambda t: 2.0, tmp_path)
     np.testing.assert_array_equal(warm, solve(lambda t: 2.0, None))
@@ -376,7 +397,7 @@ def test_a_damaged_checkpoint_is_said(tmp_path):
     with pytest.raises(dimfree.InvalidInput, match="not a file"):
         solve()
     file.unlink()  # what the message says to do
-    np.testing.assert_array_equal(solve().mean.M, first.mean.M)
+    np.testing.assert_array_equal(solve().state.M, first.state.M)
     with pytest.raises(dimfree.InvalidInput, match="not a directory that can be made"):
         solve(file / "store")
 
@@ -398,9 +419,27 @@ def test_populations_that_all_diverge_are_said_to(capsys):
         ({"time": -1.0}, "must be positive"),
         ({"time": [0.0, 1.0]}, "even number"),
         ({"most_populations": 2}, "at least 4"),
+        ({"key": None}, "give solve a key"),
     ],
 )
 def test_what_cannot_be_solved_is_refused(arguments, words):
     given = {"problem": LINEAR, "algorithm": GradientDescent(0.1, 2.0), "time": 1.0, "key": KEY} | arguments
     with pytest.raises(dimfree.InvalidInput, match=words):
         dmft(given.pop("problem"), given.pop("algorithm"), start(0.3), given.pop("time"), **given)
+
+
+def test_settings_that_a_dmft_has_no_use_for_are_refused():
+    limit = dimfree.dmft(LINEAR, GradientDescent(0.1, 2.0))
+    for name, value, remedy in (
+        ("runs", 4, "most_populations"),
+        ("relative_tolerance", 1e-3, "target_error"),
+        ("stop", lambda state: state.M[0, 0] - 0.5, "look at the result"),
+    ):
+        with pytest.raises(dimfree.InvalidInput, match=f"{name} = .* was given; dmft takes none: .*{remedy}"):
+            dimfree.solve(limit, start(0.3), 1.0, key=KEY, **{name: value})
+    for attempt in (
+        lambda m: dimfree.solve(limit, dimfree.State(jnp.eye(1), m * jnp.eye(1)), 1.0, key=KEY).state.M,
+        lambda time: dimfree.solve(limit, start(0.3), time, key=KEY).state.M,
+    ):
+        with pytest.raises(dimfree.InvalidInput, match="traced; dmft is solved outside jit"):
+            jax.jit(attempt)(0.3)

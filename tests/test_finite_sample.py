@@ -15,7 +15,7 @@ import scipy.stats
 import dimfree
 from dimfree import InvalidInput, Outcome, State
 from dimfree.algorithms import GradientDescent, Langevin, MultiPassSGD, PersistentSGD
-from dimfree.simulation import finite_sample, frozen_data, simulate_reused
+from dimfree.simulation import frozen_data, reused, simulate
 from dimfree.simulation.devices import parts_for
 from dimfree.simulation.frozen_data import FrozenData
 from dimfree.simulation.reused_loop import Job, Runs, begin
@@ -40,7 +40,7 @@ LINEAR = dimfree.LocalFields(linear_loss, width=1, teacher_width=1)
 
 
 def dataset(d: int, samples: int, key=KEY, number: int = 0, dtype=jnp.float64) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and noise of a dataset of a simulation with this key, as `simulate_reused` documents them."""
+    """Inputs and noise of a dataset of a simulation with this key, as `simulate` documents them."""
     keys = jax.random.fold_in(jax.random.split(key)[0], number)[None]
     data = FrozenData.draw(keys, jnp.ones((1, d), dtype), samples, store=True)
     return np.asarray(data.stored).reshape(-1, d)[:samples], np.asarray(data.noise).reshape(-1)[:samples]
@@ -142,7 +142,7 @@ def test_gradient_descent_on_a_quadratic_loss_is_a_power_of_a_matrix(dtype, tole
     H = H + ridge * np.eye(d)
     times = np.array([0.0, 0.02, 0.2, 1.0, 3.0])
     start = State(Q=[[0.64]], M=[[0.8]])  # along the teacher, so that the weights are known
-    runs = simulate_reused(
+    runs = simulate(
         LINEAR, GradientDescent(rate, samples / d, ridge=ridge), start, d, times, runs=1, key=KEY, dtype=dtype
     )
     values, vectors = np.linalg.eigh(H)
@@ -167,7 +167,7 @@ def test_single_precision_decides_no_run_differently(monkeypatch):
     start, sgd = State(Q=[[1.0]], M=[[0.2]]), PersistentSGD(0.02, 3.0, 0.5, 1.0, sphere=True)
     jax.clear_caches()  # of programs that draw otherwise
     single, double = (
-        simulate_reused(PHASE, sgd, start, 60, [0.0, 1.0, 60.0], runs=32, datasets=8, key=KEY, dtype=dtype)
+        simulate(PHASE, sgd, start, 60, [0.0, 1.0, 60.0], runs=32, datasets=8, key=KEY, dtype=dtype)
         for dtype in ("float32", "float64")
     )
     jax.clear_caches()
@@ -190,7 +190,7 @@ def test_langevin_reaches_the_gaussian_equilibrium():
     assert np.exp(-2 * end * values.min()) < 1e-6
     algorithm = Langevin(rate, samples / d, temperature, ridge=0.5)
     start = State(Q=[[1.0]], M=[[0.5]])
-    runs = simulate_reused(LINEAR, algorithm, start, d, [0.0, end], runs=number, datasets=1, key=KEY)
+    runs = simulate(LINEAR, algorithm, start, d, [0.0, end], runs=number, datasets=1, key=KEY)
     Q, M = (np.asarray(part[:, -1, 0, 0]) for part in (runs.state.Q, runs.state.M))
     modes = vectors.T @ best
     mean_Q = (modes @ modes + variances.sum()) / d
@@ -211,7 +211,7 @@ def test_starts_have_the_overlaps_asked_for_and_are_random_otherwise():
     problem = dimfree.TwoLayer(2, 2, "erf")
     start = State(Q=[[1.0, 0.3], [0.3, 1.4]], M=[[0.2, 0.5], [-0.4, 0.1]], P=[[1.0, 0.2], [0.2, 0.9]])
     algorithm = GradientDescent(0.1, 2.0)
-    runs = simulate_reused(problem, algorithm, start, 40, [0.0, 0.1], runs=3, datasets=1, key=KEY)
+    runs = simulate(problem, algorithm, start, 40, [0.0, 0.1], runs=3, datasets=1, key=KEY)
     first = runs.state
     for run in range(3):
         for given, found in ((start.Q, first.Q), (start.M, first.M), (start.P, first.P)):
@@ -224,7 +224,7 @@ def test_starts_have_the_overlaps_asked_for_and_are_random_otherwise():
 def test_each_run_begins_at_its_own_start():
     keys = jax.random.split(KEY, 4)
     starts = jax.vmap(lambda key: dimfree.random_state(PHASE, 100, key=key))(keys)
-    runs = simulate_reused(
+    runs = simulate(
         PHASE, GradientDescent(0.01, 2.0, sphere=True), starts, 100, [0.0, 0.1], runs=4, datasets=2, key=KEY
     )
     np.testing.assert_allclose(runs.state.M[:, 0], starts.M, atol=1e-12)
@@ -236,7 +236,7 @@ def test_spectral_start_is_the_leading_eigenvector(noise, dtype):
     """Also with noise, where labels can be negative."""
     d, alpha = 150, 6.0
     algorithm, problem = GradientDescent(0.01, alpha, sphere=True), dimfree.PhaseRetrieval(noise=noise)
-    runs = simulate_reused(problem, algorithm, "spectral", d, [0.0, 0.01], runs=6, datasets=3, key=KEY, dtype=dtype)
+    runs = simulate(problem, algorithm, "spectral", d, [0.0, 0.01], runs=6, datasets=3, key=KEY, dtype=dtype)
     M, Q = np.asarray(runs.state.M[:, 0, 0, 0]), np.asarray(runs.state.Q[:, 0, 0, 0])
     np.testing.assert_allclose(Q, 1.0, rtol=1e-6)
     assert (M > 0.85).all()
@@ -256,7 +256,7 @@ def test_data_made_again_are_those_stored():
     """In several blocks; with eight runs on them, stored data are taken in one."""
     algorithm = PersistentSGD(0.02, 3.0, 0.5, 0.5, sphere=True)
     stored, made = (
-        simulate_reused(PHASE, algorithm, START, 300, [0.0, 0.2], runs=16, datasets=2, key=KEY, store_data=store)
+        simulate(PHASE, algorithm, START, 300, [0.0, 0.2], runs=16, datasets=2, key=KEY, store_data=store)
         for store in (True, False)
     )
     assert np.ptp(stored.state.M[:, -1]) > 1e-3
@@ -270,10 +270,10 @@ def test_runs_that_share_data_are_those_computed_alone():
     overlaps = np.linspace(-0.9, 1.3, 9)
     starts = State(Q=overlaps[:, None, None] ** 2, M=overlaps[:, None, None])  # along the teacher: nothing random
     algorithm = GradientDescent(0.02, 3.0, ridge=0.2)
-    together = simulate_reused(PHASE, algorithm, starts, 300, [0.0, 0.1, 0.4], runs=9, datasets=1, key=KEY)
+    together = simulate(PHASE, algorithm, starts, 300, [0.0, 0.1, 0.4], runs=9, datasets=1, key=KEY)
     for run in (0, 4, 8):
         start = State(Q=[[overlaps[run] ** 2]], M=[[overlaps[run]]])
-        alone = simulate_reused(PHASE, algorithm, start, 300, [0.0, 0.1, 0.4], runs=1, key=KEY)
+        alone = simulate(PHASE, algorithm, start, 300, [0.0, 0.1, 0.4], runs=1, key=KEY)
         np.testing.assert_allclose(together.state.M[run], alone.state.M[0], atol=1e-11)
         np.testing.assert_allclose(together.state.Q[run], alone.state.Q[0], atol=1e-11)
         np.testing.assert_allclose(together.training_loss[run], alone.training_loss[0], atol=1e-11)
@@ -281,11 +281,11 @@ def test_runs_that_share_data_are_those_computed_alone():
 
 def test_a_run_does_not_depend_on_the_others_nor_on_the_times_saved():
     algorithm = PersistentSGD(0.02, 3.0, 0.5, 0.5, sphere=True)
-    six = simulate_reused(PHASE, algorithm, START, 40, [0.0, 1.0], runs=6, key=KEY)
-    two = simulate_reused(PHASE, algorithm, START, 40, 1.0, runs=2, key=KEY)
+    six = simulate(PHASE, algorithm, START, 40, [0.0, 1.0], runs=6, key=KEY)
+    two = simulate(PHASE, algorithm, START, 40, 1.0, runs=2, key=KEY)
     np.testing.assert_allclose(six.state.M[:2, -1], two.state.M[:, -1], atol=1e-10)
     assert two.time.shape == (201,)
-    other = simulate_reused(PHASE, algorithm, START, 40, 1.0, runs=2, key=jax.random.key(77))
+    other = simulate(PHASE, algorithm, START, 40, 1.0, runs=2, key=jax.random.key(77))
     assert np.abs(other.state.M[:, -1] - two.state.M[:, -1]).max() > 1e-3
 
 
@@ -296,9 +296,9 @@ import os
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 import jax, dimfree
 from dimfree.algorithms import PersistentSGD
-from dimfree.simulation import simulate_reused
+from dimfree.simulation import simulate
 sgd = PersistentSGD(0.005, 3.0, 0.5, 0.5, sphere=True)
-runs = simulate_reused(
+runs = simulate(
     dimfree.PhaseRetrieval(), sgd, "spectral", 60, [0.0, 0.3], runs=8, datasets=4, key=jax.random.key(0)
 )
 assert len(runs.state.M.sharding.device_set) == 4
@@ -306,7 +306,7 @@ print(*(runs.final.M[:, 0, 0] + runs.training_loss[:, -1]).tolist())
 """
     four = np.array(printed_by(code).split(), float)
     algorithm = PersistentSGD(0.005, 3.0, 0.5, 0.5, sphere=True)
-    runs = simulate_reused(
+    runs = simulate(
         dimfree.PhaseRetrieval(), algorithm, "spectral", 60, [0.0, 0.3], runs=8, datasets=4, key=jax.random.key(0)
     )
     one = np.asarray(runs.final.M[:, 0, 0] + runs.training_loss[:, -1])
@@ -319,8 +319,8 @@ def test_cores_that_share_the_datasets_give_the_same_runs(monkeypatch, parts):
     descent = GradientDescent(0.005, 3.0, sphere=True)
     found = []
     for number in (1, parts):
-        monkeypatch.setattr(finite_sample, "parts_for", lambda datasets, devices, number=number: number)
-        found.append(simulate_reused(PHASE, descent, START, 60, [0.0, 0.05, 0.3], runs=4, key=KEY))
+        monkeypatch.setattr(reused, "parts_for", lambda datasets, devices, number=number: number)
+        found.append(simulate(PHASE, descent, START, 60, [0.0, 0.05, 0.3], runs=4, key=KEY))
     one, many = found
     assert np.ptp(np.asarray(one.final.M)) > 1e-3
     np.testing.assert_allclose(one.state.M, many.state.M, atol=1e-12)
@@ -342,7 +342,7 @@ def test_datasets_are_shared_evenly_among_the_cores_unless_xla_is_told_to_use_on
 
 def test_divergence_is_an_outcome_and_the_others_complete():
     starts = State(Q=[[[1.0]], [[400.0]]], M=[[[1.0]], [[20.0]]])
-    runs = simulate_reused(PHASE, GradientDescent(0.05, 3.0), starts, 50, 2.0, runs=2, datasets=1, key=KEY)
+    runs = simulate(PHASE, GradientDescent(0.05, 3.0), starts, 50, 2.0, runs=2, datasets=1, key=KEY)
     assert np.asarray(runs.outcome).tolist() == [Outcome.COMPLETED, Outcome.DIVERGED]
     assert np.isnan(runs.stopped_at[0])
     assert 0 < runs.stopped_at[1] < 1
@@ -353,7 +353,7 @@ def test_divergence_is_an_outcome_and_the_others_complete():
 
 
 def test_the_bar_of_a_simulation_that_is_interrupted_is_taken_away(monkeypatch):
-    steps = importlib.import_module("dimfree.simulation.simulate")
+    steps = importlib.import_module("dimfree.simulation.online")
     stopped, stop = [], rich.progress.Progress.stop
 
     def interrupted(*arguments):
@@ -373,7 +373,7 @@ def test_the_bar_of_a_simulation_that_is_interrupted_is_taken_away(monkeypatch):
 
 
 def test_results_are_over_time():
-    runs = simulate_reused(PHASE, GradientDescent(0.01, 3.0, True), START, 50, 0.5, runs=6, key=KEY, progress=True)
+    runs = simulate(PHASE, GradientDescent(0.01, 3.0, True), START, 50, 0.5, runs=6, key=KEY, progress=True)
     table = runs.to_xarray()
     assert table.M.dims[:2] == ("run", "time")
     np.testing.assert_array_equal(table.time, runs.time)
@@ -395,7 +395,7 @@ GD = GradientDescent(0.1, 2.0)
 
 
 def call(problem=PHASE, algorithm=GD, start=START, d=20, time=1.0, runs=2, **options):
-    return simulate_reused(problem, algorithm, start, d, time, runs=runs, key=KEY, **options)
+    return simulate(problem, algorithm, start, d, time, runs=runs, key=KEY, **options)
 
 
 BAD = {
@@ -439,7 +439,13 @@ def test_bad_input_is_refused_in_words(name):
 WRONG_TYPES = {
     "dimfree.GradientDescent(lambda time: 0.1, 2.0)": "learning_rate was given as a function",
     "dimfree.GradientDescent(dimfree.PiecewiseLinear([0, 1], [1, 0]), 2.0)": "must be one number",
-    "run(problem, dimfree.OnlineSGD(0.1), start, 10, 1.0, runs=1, key=key)": "dimfree.simulate",
+    "run(problem, gd, start, 10, 1.0, runs=1, key=key, method='exact')": "method = 'exact' was given, which is for",
+    "run(problem, gd, start, 10, 1.0, runs=1, key=key, stop=abs)": "algorithms that use each sample once; leave it out",
+    "run(problem, gd, start, 10, 1.0, runs=1, key=key, memory=10**9)": "memory = 1000000000 was given, which is for",
+    "run(problem, dimfree.OnlineSGD(0.1), start, 10, 1.0, runs=1, key=key, datasets=1)": "datasets = 1 was given",
+    "run(problem, dimfree.OnlineSGD(0.1), start, 10, 1.0, runs=1, key=key, dtype='float32')": "dtype = 'float32' was",
+    "run(problem, dimfree.OnlineSGD(0.1), start, 10, 1.0, runs=1, key=key, store_data=False)": "reuse their data",
+    "run(problem, dimfree.OnlineSGD(0.1), 'spectral', 10, 1.0, runs=1, key=key)": "start = 'spectral' was given, which",
     "run(problem, 0.1, start, 10, 1.0, runs=1, key=key)": "algorithm = 0.1 was given",
     "run(0.1, gd, start, 10, 1.0, runs=1, key=key)": "problem = 0.1 was given",
     "run(dimfree.SpikedTensor(3, 2.0), gd, start, 10, 1.0, runs=1, key=key)": "losses of local fields",
@@ -450,5 +456,5 @@ WRONG_TYPES = {
 
 
 def test_messages_for_values_of_the_wrong_type():
-    names = {"dimfree": dimfree, "run": simulate_reused, "problem": PHASE, "gd": GD, "start": START, "key": KEY}
+    names = {"dimfree": dimfree, "run": simulate, "problem": PHASE, "gd": GD, "start": START, "key": KEY}
     assert_refused(names, WRONG_TYPES)

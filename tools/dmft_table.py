@@ -46,11 +46,10 @@ def theory(case: str) -> tuple[np.ndarray, np.ndarray, int]:
     """Overlaps of the flow, their errors, the number of populations."""
     overlap, make = CASES[case]
     start = dimfree.State(Q=[[1.0]], M=[[overlap]])
-    found = dimfree.dmft(
-        LOSS, make(0.01), start, TIMES[-1], key=jax.random.key(0), target_error=0.005, most_populations=12
-    )
-    at = [np.interp(TIMES, found.time, each) for each in (found.mean.M[:, 0, 0], found.standard_error["M"])]
-    return at[0], at[1], found.trajectory.runs or 0
+    limit = dimfree.dmft(LOSS, make(0.01), target_error=0.005, most_populations=12)
+    found = dimfree.solve(limit, start, TIMES[-1], key=jax.random.key(0))
+    at = [np.interp(TIMES, found.time, each) for each in (found.state.M[:, 0, 0], found.standard_error["M"])]
+    return at[0], at[1], found.populations.runs or 0
 
 
 def simulation(case: str, d: int, rate: float, runs: int) -> tuple[np.ndarray, np.ndarray, int]:
@@ -59,7 +58,7 @@ def simulation(case: str, d: int, rate: float, runs: int) -> tuple[np.ndarray, n
     start = dimfree.State(Q=[[1.0]], M=[[overlap]])
     overlaps = []
     for batch in range(runs // 16):
-        found = dimfree.simulate_reused(
+        found = dimfree.simulate(
             LOSS, make(rate), start, d, TIMES, runs=16, key=jax.random.key(d + batch), dtype=jnp.float32
         )
         overlaps.append(np.asarray(found.state.M)[:, :, 0, 0])

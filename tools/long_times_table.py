@@ -17,7 +17,7 @@ from dmft_table import LOSS
 from table import Table
 
 import dimfree
-from dimfree.solving.time_grid import first_grid, halved
+from dimfree.limits.dmft.time_grid import first_grid, halved
 
 TIMES = np.array([0.0, 1.0, 5.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0])
 RELAXATION = 2.5  # rate by which the coarse grid goes: steps of 1.2 at most, where that of the weights asks for 0.8
@@ -32,18 +32,17 @@ TABLE = Table("long_times", ("d", "runs", "steps", *NUMBERS, "seconds"), keys=("
 def theory(store: Path | None) -> tuple[list[np.ndarray], int, int]:
     """Overlap and training loss of four populations, extrapolated in the step, with errors; populations and steps."""
     times = halved(first_grid(DESCENT, TIMES[-1], RELAXATION))
-    found = dimfree.dmft(
-        LOSS, DESCENT, START, times, key=jax.random.key(0), paths=2_048, most_populations=4, store=store, progress=True
-    )
-    curves = [found.mean.M[:, 0, 0], found.standard_error["M"], found.training_loss]
+    limit = dimfree.dmft(LOSS, DESCENT, paths=2_048, most_populations=4, store=store)
+    found = dimfree.solve(limit, START, times, key=jax.random.key(0), progress=True)
+    curves = [found.state.M[:, 0, 0], found.standard_error["M"], found.training_loss]
     curves.append(found.standard_error["training_loss"])
-    return [np.interp(TIMES, found.time, each) for each in curves], found.trajectory.runs or 0, len(times) - 1
+    return [np.interp(TIMES, found.time, each) for each in curves], found.populations.runs or 0, len(times) - 1
 
 
 def simulation(d: int, runs: int) -> tuple[list[np.ndarray], int, int]:
     """The same of runs, each on its own data."""
     key = jax.random.key(d)
-    found = dimfree.simulate_reused(LOSS, DESCENT, START, d, TIMES, runs=runs, key=key, dtype=jnp.float32)
+    found = dimfree.simulate(LOSS, DESCENT, START, d, TIMES, runs=runs, key=key, dtype=jnp.float32)
     curves = []
     for each in (np.asarray(found.state.M)[:, :, 0, 0], np.asarray(found.training_loss)):
         curves += [each.mean(axis=0), each.std(axis=0, ddof=1) / runs**0.5]

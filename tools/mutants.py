@@ -221,21 +221,21 @@ MUTANTS = (
     # Reused data.
     Mutant(
         "the response with the sign of the memory flipped",
-        "limits/dmft.py",
+        "limits/dmft/process.py",
         "rest = row.factor @ paths.normals - response @ paths.impulse - response[k] * left_impulse",
         "rest = row.factor @ paths.normals + response @ paths.impulse - response[k] * left_impulse",
         "tests/test_dmft.py",
     ),
     Mutant(
         "forces divided by the batch fraction twice",
-        "limits/dmft.py",
+        "limits/dmft/process.py",
         "scale = duration / self.algorithm.batch_fraction\n",
         "scale = duration / self.algorithm.batch_fraction**2\n",
         "tests/test_dmft.py",
     ),
     Mutant(
         "thermal noise of half its temperature",
-        "limits/dmft.py",
+        "limits/dmft/process.py",
         "return 2 * self.algorithm.temperature_at(self.times[k]) * (self.times[k + 1] - self.times[k])",
         "return self.algorithm.temperature_at(self.times[k]) * (self.times[k + 1] - self.times[k])",
         "tests/test_dmft.py",
@@ -258,16 +258,16 @@ MUTANTS = (
     # Populations of sample paths.
     Mutant(
         "derivatives by fields of any time ago kept, whose noise adds up",
-        "limits/dmft.py",
+        "limits/dmft/process.py",
         "_RECENT = 50.0  #",
         "_RECENT = 1e6  #",
         "tests/test_dmft.py",
     ),
     Mutant(
         "another population decided on by the error of the finer grid alone",
-        "solving/populations.py",
-        "believed.append(_extrapolated(times, *found[-1]))",
-        "believed.append(_extrapolated(times, found[-1][0]))",
+        "limits/dmft/limit.py",
+        "believed.append(extrapolated(times, *found[-1]))",
+        "believed.append(extrapolated(times, found[-1][0]))",
         "tests/test_dmft.py",
     ),
     # Averages to a tolerance.
@@ -337,7 +337,7 @@ MUTANTS = (
     ),
     Mutant(
         "the response of the DMFT without its diagonal",
-        "limits/dmft.py",
+        "limits/dmft/process.py",
         "memory = memory.at[at].add(_mean(slope * tangent.own, paths))",
         "memory = memory.at[at].add(0 * _mean(slope * tangent.own, paths))",
         "tests/test_dmft.py::test_linear_regression_is_solved_by_its_spectrum",

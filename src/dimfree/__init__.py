@@ -83,7 +83,18 @@ if TYPE_CHECKING:
     from .errors import InvalidInput
     from .gaussian.hermite import hermite_coefficients
     from .gaussian.rules import GaussHermite, Sobol
-    from .limits import RescaledLimit, gradient_flow, linear_noise, mean_field, ode, rescaled, rescaled_overlaps, sde
+    from .limits import (
+        DMFTSolution,
+        RescaledLimit,
+        dmft,
+        gradient_flow,
+        linear_noise,
+        mean_field,
+        ode,
+        rescaled,
+        rescaled_overlaps,
+        sde,
+    )
     from .papers.claims import Claim
     from .papers.figures import Reproduction, claims, reproduce
     from .problems import (
@@ -96,8 +107,8 @@ if TYPE_CHECKING:
         SpikedTensor,
         TwoLayer,
     )
-    from .simulation import random_state, simulate, simulate_reused
-    from .solving import DMFTSolution, dmft, solve
+    from .simulation import random_state, simulate
+    from .solving import solve
     from .state import State, WideState
     from .studies import Study, open_study
     from .symbolic import SymbolicLimit, equations
@@ -130,6 +141,7 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "sde",
     "linear_noise",
     "mean_field",
+    "dmft",
     "rescaled",
     "rescaled_overlaps",
     "RescaledLimit",
@@ -137,10 +149,8 @@ __all__ = [  # noqa: RUF022 (the order is that of the story, and of the API refe
     "Sobol",
     "solve",
     "simulate",
-    "dmft",
-    "DMFTSolution",
-    "simulate_reused",
     "Trajectory",
+    "DMFTSolution",
     "Outcome",
     "check",
     "CheckResult",
@@ -231,9 +241,11 @@ _HOMES = {
     "papers.figures": ("Reproduction", "claims", "reproduce"),
     "state": ("State", "WideState"),
     "studies": ("Study", "open_study"),
-    "simulation": ("random_state", "simulate", "simulate_reused"),
+    "simulation": ("random_state", "simulate"),
     "limits": (
+        "DMFTSolution",
         "RescaledLimit",
+        "dmft",
         "gradient_flow",
         "linear_noise",
         "mean_field",
@@ -244,7 +256,7 @@ _HOMES = {
     ),
     "gaussian.hermite": ("hermite_coefficients",),
     "gaussian.rules": ("GaussHermite", "Sobol"),
-    "solving": ("DMFTSolution", "dmft", "solve"),
+    "solving": ("solve",),
     "trajectory": ("Outcome", "Trajectory"),
     "checking": ("CheckResult", "check"),
     "citations": ("cite",),

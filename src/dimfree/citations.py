@@ -8,7 +8,6 @@ from .errors import InvalidInput
 from .limits import Limit, RescaledLimit
 from .printing import in_a_line
 from .problems import Problem
-from .solving import DMFTSolution
 from .trajectory import Trajectory
 
 _ENTRIES = {
@@ -99,8 +98,6 @@ def _sources(item: Any) -> tuple[str, ...]:
         return ()
     if isinstance(item, RescaledLimit):
         return ("benarous2022",)
-    if isinstance(item, DMFTSolution):
-        return _sources(item.trajectory)
     if isinstance(item, Trajectory):
         return (*item.problem.sources, *item.limit_sources)
     called = f" Call it first: {item.__name__}(...)." if isinstance(item, type) or callable(item) else ""

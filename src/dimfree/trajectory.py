@@ -105,6 +105,13 @@ class Trajectory(eqx.Module):
             raise InvalidInput("This trajectory has no covariance; solve dimfree.linear_noise(...) to get one.")
         return jnp.sqrt(jnp.maximum(jnp.diagonal(self.covariance, axis1=-2, axis2=-1), 0.0))
 
+    @property
+    def deviations(self) -> dict[str, Any]:
+        """Standard deviations of coordinates by their labels, where they are known: of linear noise, else none."""
+        if self.covariance is None:
+            return {}
+        return dict(zip(self.labels, np.moveaxis(np.asarray(self.standard_deviation), -1, 0), strict=True))
+
     def to_xarray(self) -> "xarray.Dataset":
         """A labelled Dataset: Q, M, P, readout and risk over the clock (and run), with the provenance as attributes."""
         import xarray

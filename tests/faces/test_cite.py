@@ -51,8 +51,9 @@ def test_reused_data_brings_the_sources_of_its_mean_field_theory():
     start, key = dimfree.State(Q=[[1.0]], M=[[0.8]]), jax.random.key(0)
     descent = dimfree.GradientDescent(0.1, 2.0, sphere=True)
     problem = dimfree.PhaseRetrieval()
-    solution = dimfree.dmft(problem, descent, start, [0.0, 0.1, 0.2], key=key, paths=64)
-    for result in (solution, solution.trajectory):
+    limit = dimfree.dmft(problem, descent, paths=64)
+    solution = dimfree.solve(limit, start, [0.0, 0.1, 0.2], key=key)
+    for result in (limit, solution, solution.populations):
         assert keys(dimfree.cite(result)) == {"dimfree", *problem.sources, "mignacco2021"}
 
 

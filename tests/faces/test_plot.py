@@ -92,14 +92,18 @@ def test_a_mean_field_solution_is_a_line_with_its_errors_beside_runs(problem):
     M = np.linspace(0.2, 0.6, 5) + 0.02 * np.arange(populations)[:, None]
     Q = np.ones((populations, 5))
     state = dimfree.State(Q=Q[..., None, None], M=M[..., None, None])
-    made = {"clock": "time", "problem": problem, "alpha": jnp.asarray(time), "state": state}
+    made = {"clock": "time", "problem": problem, "alpha": jnp.asarray(time)}
     ended = {"outcome": jnp.zeros(populations, int), "stopped_at": jnp.full(populations, jnp.nan)}
-    runs = dimfree.Trajectory(**made, **ended, provenance=(("simulation", "vectors"),))
+    runs = dimfree.Trajectory(**made, **ended, state=state, provenance=(("simulation", "vectors"),))
+    by_theory = made | {"provenance": (("limit", "dynamical mean-field theory"),)}
     error = np.linspace(0.0, 0.04, 5)
     solution = dimfree.DMFTSolution(
-        trajectory=dimfree.Trajectory(**made, **ended, provenance=(("limit", "dynamical mean-field theory"),)),
-        mean=dimfree.State(Q=Q[0, :, None, None], M=M[0, :, None, None] + 0.1),  # extrapolated: not that of populations
-        training_loss=np.zeros(5),
+        **by_theory,
+        populations=dimfree.Trajectory(**by_theory, **ended, state=state),
+        state=dimfree.State(Q=Q[0, :, None, None], M=M[0, :, None, None] + 0.1),  # extrapolated, not their mean
+        outcome=jnp.zeros((), int),
+        stopped_at=jnp.asarray(jnp.nan),
+        training_loss=jnp.zeros(5),
         standard_error={"M": error, "Q": 0 * error, "training_loss": error},
         step_correction={},
         correlation=np.zeros((5, 5)),
@@ -116,7 +120,7 @@ def test_a_mean_field_solution_is_a_line_with_its_errors_beside_runs(problem):
     assert "dynamical mean-field theory" in axes.get_legend().get_texts()[0].get_text()
     risk = dimfree.plot.compare(solution)
     spread = np.std(np.asarray(runs.risk), axis=0, ddof=1) / np.sqrt(populations)
-    expected = np.asarray(problem.risk(solution.mean)) + 2 * spread
+    expected = np.asarray(problem.risk(solution.state)) + 2 * spread
     band = np.asarray(risk.collections[0].get_paths()[0].vertices)
     np.testing.assert_allclose(band[:, 1].max(), expected.max())
 

@@ -208,11 +208,11 @@ REUSED = {
 def test_the_teacher_stays_what_it_is_when_its_data_are_used_again(name, m):
     """Without noise every sample's gradient vanishes at the teacher and at its mirror image."""
     problem, algorithm = PhaseRetrieval(), REUSED.get(name, DESCENT)
-    ran = dimfree.simulate_reused(problem, algorithm, one(m), 40, TIMES, runs=4, key=KEY)
+    ran = dimfree.simulate(problem, algorithm, one(m), 40, TIMES, runs=4, key=KEY)
     np.testing.assert_allclose(ran.state.M[..., 0, 0], m, atol=1e-9)
     np.testing.assert_allclose(ran.training_loss, 0, atol=1e-9)
     with pytest.raises(InvalidInput, match="The start lies along the teacher"):  # which divided by zero
-        dimfree.dmft(problem, algorithm, one(m), 0.5, key=KEY)
+        dimfree.solve(dimfree.dmft(problem, algorithm), one(m), 0.5, key=KEY)
 
 
 # Gradients, against finite differences.

@@ -33,7 +33,7 @@ GIVEN = {
     "long": 10**5000,
 }
 SIMULATE = "dimfree.simulate(problem, sgd, start, {d}, {alpha}, runs={runs}, key=key{more})"
-REUSED = "dimfree.simulate_reused(problem, descent, start, {d}, {alpha}, runs={runs}, key=key{more})"
+REUSED = "dimfree.simulate(problem, descent, start, {d}, {alpha}, runs={runs}, key=key{more})"
 
 
 def call(template: str, d="50", alpha="1.0", runs="2", more="") -> str:

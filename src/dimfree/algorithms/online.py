@@ -199,8 +199,8 @@ def check_online(algorithm: object) -> None:
     """An error if this is no algorithm that uses each sample once."""
     if not isinstance(algorithm, OnlineAlgorithm):
         raise InvalidInput(
-            f"algorithm = {shown(algorithm)} was given; pass dimfree.OnlineSGD(learning_rate=...). Algorithms that "
-            "reuse their data are simulated by dimfree.simulate_reused."
+            f"algorithm = {shown(algorithm)} was given; pass dimfree.OnlineSGD(learning_rate=...). For algorithms that "
+            "reuse their data there are dimfree.dmft and dimfree.simulate."
         )
 
 

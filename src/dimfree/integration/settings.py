@@ -22,6 +22,7 @@ class Settings:
     runs: int | None
     steps: int
     key: PRNGKeyArray | None
+    progress: bool
 
     def __post_init__(self) -> None:
         positive_integer(self.steps, "steps")

@@ -15,7 +15,7 @@ from ..integration import Found, Settings, solve_paths
 from ..problems import Moments, Problem
 from ..problems.base import on_range
 from ..state import Coordinates, Pair, State, check_state
-from ..trajectory import check_starts
+from ..trajectory import Trajectory, check_starts
 from .drift import MeanLimit, ode
 from .limit import Averages, Limit
 
@@ -92,7 +92,7 @@ class _Unseen(eqx.Module):
         )
 
 
-class _Fluctuating(Limit):
+class _Fluctuating(Limit[Trajectory]):
     """What the descriptions of fluctuations share: the ODE that they fluctuate around, and the dimension."""
 
     mean: MeanLimit

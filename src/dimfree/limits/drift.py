@@ -14,10 +14,11 @@ from ..integration import Found, Settings, solve_sliding
 from ..problems import FieldProblem, Moments, Problem
 from ..problems.base import check_problem
 from ..state import Coordinates, State
+from ..trajectory import Trajectory
 from .limit import Averages, Limit
 
 
-class MeanLimit(Limit):
+class MeanLimit(Limit[Trajectory]):
     r"""The deterministic limit $d \to \infty$: the State follows the mean of its increment.
 
     $$ \frac{d \, \text{State}}{d\alpha} = \frac{1}{B} \, \mathbb{E}[\text{increment}(\text{State})] $$

@@ -2,18 +2,21 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..algorithms.online import OnlineAlgorithm
+from ..algorithms import OnlineAlgorithm, ReusedData
 from ..errors import real_array
 from ..gaussian.rules import Accuracy, Averaging
 from ..integration import Found, Settings, solve_adaptively
 from ..problems import Problem
 from ..state import check_state
-from ..trajectory import bytes_of_state, check_start
+from ..trajectory import Trajectory, bytes_of_state, check_start, save_alphas
+
+Solution = TypeVar("Solution", bound=Trajectory)
 
 
 class Averages(NamedTuple):
@@ -37,16 +40,16 @@ class Averages(NamedTuple):
         return Averages(words, asked, None if rule is None else accuracy)
 
 
-class Limit(eqx.Module):
+class Limit(eqx.Module, Generic[Solution]):
     """A closed equation for the State, as [`solve`] sees it.
 
     A new limit says its `name`, its `sources`, which numbers move (`coordinates`) and how (`vector_field`). What
     starts otherwise than from a State, or is integrated otherwise than by an adaptive solver, says so in `prepare` and
-    `integrate`.
+    `integrate`; what has more to tell than a [`Trajectory`] holds, in `result`.
     """
 
     problem: eqx.AbstractVar[Problem]
-    algorithm: eqx.AbstractVar[OnlineAlgorithm]
+    algorithm: eqx.AbstractVar[OnlineAlgorithm | ReusedData]
 
     @property
     @abc.abstractmethod
@@ -62,6 +65,11 @@ class Limit(eqx.Module):
     def sources(self) -> tuple[str, ...]:
         """Those, and those of the problem, for `dimfree.cite`."""
         return (*self.problem.sources, *self.own_sources)
+
+    @property
+    def clock(self) -> str:
+        """What time is: "alpha", or "time" where data are reused."""
+        return "alpha"
 
     @property
     @abc.abstractmethod
@@ -82,6 +90,7 @@ class Limit(eqx.Module):
 
     def prepare(self, start: Any, settings: Settings) -> Any:
         """The start as this limit sees it, or an error."""
+        assert isinstance(self.algorithm, OnlineAlgorithm)
         begin = check_start(self.problem, start, trained=self.algorithm.readout_rate is not None)
         check_state(begin, sphere=self.algorithm.sphere)
         return self.algorithm.begin(begin)
@@ -89,6 +98,11 @@ class Limit(eqx.Module):
     def saved_bytes(self, settings: Settings) -> int:
         """Bytes of what is saved at a time, or an error where even a path does not fit in memory."""
         return bytes_of_state(self.problem)
+
+    def times(self, given: Any, settings: Settings) -> Any:
+        """The times to save at: those given, or 201 even ones up to a given end; an error if they do not fit."""
+        size = self.saved_bytes(settings)
+        return jnp.asarray(save_alphas(given, size, runs=settings.runs or 1, clock=self.clock))
 
     # The equation.
 
@@ -115,3 +129,9 @@ class Limit(eqx.Module):
         tolerances = tuple(real_array(each, "tolerance") for each in (relative, absolute))
         arrays = solve_adaptively(self, start, times, tolerances, settings.max_steps, settings.stop)
         return Found(arrays, {"solver": f"Tsit5, relative tolerance {relative}, absolute {absolute}"})
+
+    # After.
+
+    def result(self, arrays: dict[str, Any], **made: Any) -> Solution:
+        """What solving gives, of the arrays that `integrate` found, the times among them, and how they were made."""
+        return cast(Solution, Trajectory(**arrays, **made))

@@ -15,12 +15,12 @@ from ..problems import Moments, MultiIndex, TwoLayer
 from ..problems.base import check_problem
 from ..problems.wide import NeuronMoments, neuron_moments, teacher_rule
 from ..state import State, WideCoordinates, WideState, check_wide_state
-from ..trajectory import bytes_of_state, check_fits
+from ..trajectory import Trajectory, bytes_of_state, check_fits
 from .diffusion import as_dimension
 from .limit import Averages, Limit
 
 
-class MeanFieldLimit(Limit):
+class MeanFieldLimit(Limit[Trajectory]):
     r"""The dimension-free limit of wide networks: p neurons that see each other through their mean output only.
 
     $$ \frac{dM_i}{d\alpha} = \frac{1}{B} \, \mathbb{E}[\text{increment}(M_i)], \qquad

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import matplotlib
 import numpy as np
 from matplotlib import pyplot as plt
@@ -16,7 +15,6 @@ from matplotlib.patches import Patch
 
 from ..errors import InvalidInput
 from ..printing import in_a_line
-from ..solving import DMFTSolution
 from ..trajectory import Outcome, Trajectory
 from .drawing_style import in_style
 
@@ -35,7 +33,7 @@ _ENDED = {
 
 
 def compare(
-    *trajectories: Trajectory | DMFTSolution,
+    *trajectories: Trajectory,
     quantity: str = "risk",
     labels: Sequence[str] | None = None,
     log: bool = False,
@@ -50,8 +48,8 @@ def compare(
 
     **Arguments:**
 
-    - `trajectories`: any number of them, from [`solve`] and [`simulate`], or from [`dmft`] and [`simulate_reused`].
-      Those of one problem and algorithm share a colour where there are several.
+    - `trajectories`: any number of them, from [`solve`] and [`simulate`], over one clock. Those of one problem and
+      algorithm share a colour where there are several.
     - `quantity`: `"risk"`, or `"M"`, `"Q"`, `"readout"`, with one colour for each entry.
     - `labels`: a name for each trajectory, for the legend; made from how it was computed if left out.
     - `log`: whether the risk has a logarithmic axis.
@@ -59,11 +57,9 @@ def compare(
 
     **Returns:** the axes.
     """
-    given = [_drawn(each) for each in trajectories]
-    trajectories = tuple(trajectory for trajectory, _ in given)
     _check(trajectories, quantity, labels, log)
     names = list(labels) if labels is not None else [_describe(trajectory) for trajectory in trajectories]
-    curves = [_curves(trajectory, quantity, deviations) for trajectory, deviations in given]
+    curves = [_curves(trajectory, quantity) for trajectory in trajectories]
     entries = sorted({name: None for curve in curves for name in curve}, key=_indices)
     with in_style():
         cycle = _cycle()
@@ -93,39 +89,16 @@ def compare(
     return axes
 
 
-def _drawn(given: Any) -> tuple[Trajectory, dict[str, np.ndarray]]:
-    """What is drawn of something, and the standard deviations around it by name; an error if nothing is."""
-    if isinstance(given, Trajectory):
-        if given.covariance is None:
-            return given, {}
-        return given, dict(zip(given.labels, np.moveaxis(np.asarray(given.standard_deviation), -1, 0), strict=True))
-    if isinstance(given, DMFTSolution):
-        populations = given.trajectory
-        mean = Trajectory(
-            alpha=populations.alpha,
-            state=given.mean,
-            outcome=jnp.asarray(Outcome.COMPLETED),
-            stopped_at=jnp.asarray(jnp.nan),
-            problem=populations.problem,
-            clock=populations.clock,
-            provenance=populations.provenance,
-        )
-        completed = np.asarray(populations.outcome) == Outcome.COMPLETED
-        spread = np.std(np.asarray(populations.risk)[completed], axis=0, ddof=1)
-        errors = {f"{name}[0,0]": given.standard_error[name] for name in ("M", "Q")}
-        return mean, errors | {"risk": spread / np.sqrt(completed.sum())}
-    raise InvalidInput(
-        f"compare was given {in_a_line(given)}; pass Trajectories, from dimfree.solve or dimfree.simulate, or what "
-        "dimfree.dmft gives."
-    )
-
-
 def _check(trajectories: Sequence[Trajectory], quantity: Any, labels: Sequence[str] | None, log: bool) -> None:
     if not trajectories:
         raise InvalidInput(
             "compare was given nothing to draw; pass Trajectories, from dimfree.solve or dimfree.simulate."
         )
     for trajectory in trajectories:
+        if not isinstance(trajectory, Trajectory):
+            raise InvalidInput(
+                f"compare was given {in_a_line(trajectory)}; pass Trajectories, from dimfree.solve or dimfree.simulate."
+            )
         if trajectory.alpha.ndim != 1:
             raise InvalidInput("This trajectory was made under vmap; take one cell of it (jax.tree.map) and draw that.")
     if len({trajectory.clock for trajectory in trajectories}) > 1:
@@ -150,10 +123,9 @@ def _check(trajectories: Sequence[Trajectory], quantity: Any, labels: Sequence[s
 # What is drawn.
 
 
-def _curves(
-    trajectory: Trajectory, quantity: str, deviations: dict[str, np.ndarray]
-) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
+def _curves(trajectory: Trajectory, quantity: str) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
     """Each entry by name: values of shape (times,) or (runs, times), and their standard deviation or None."""
+    deviations = trajectory.deviations
     if quantity == "risk":
         return {"risk": (np.asarray(trajectory.risk), deviations.get("risk"))}
     array = np.asarray(getattr(trajectory.state, quantity))

@@ -12,12 +12,13 @@ from numpy.typing import ArrayLike
 from ..errors import InvalidInput, is_concrete, shown
 from ..integration import DIVERGED_ABOVE, Settings
 from ..limits import Limit
+from ..limits.limit import Solution
 from ..state import State, WideState
-from ..trajectory import Trajectory, provenance, save_alphas
+from ..trajectory import provenance
 
 
 def solve(
-    limit: Limit,
+    limit: Limit[Solution],
     start: State | WideState,
     alpha: float | ArrayLike | Array,
     *,
@@ -28,36 +29,44 @@ def solve(
     runs: int | None = None,
     steps: int = 2_000,
     key: PRNGKeyArray | None = None,
-) -> Trajectory:
+    progress: bool = False,
+) -> Solution:
     """The trajectory of a limit from a start.
 
-    It works under `jit`, `vmap` and `grad`: a phase diagram is one `vmap` of it. A solve that fails says so in the
-    `outcome` of the result; it does not raise.
+    It works under `jit`, `vmap` and `grad`, but for [`dmft`]: a phase diagram is one `vmap` of it. A solve that fails
+    says so in the `outcome` of the result; it does not raise.
 
     **Arguments:**
 
-    - `limit`: from [`ode`], [`gradient_flow`], [`mean_field`], [`sde`] or [`linear_noise`].
+    - `limit`: from [`ode`], [`gradient_flow`], [`mean_field`], [`sde`], [`linear_noise`] or [`dmft`].
     - `start`: the State at alpha = 0; for [`sde`] also one for each path, along a leading axis; for
       [`mean_field`] a [`WideState`], or a State, of which the diagonal of Q is then kept.
-    - `alpha`: where to end (201 even times are saved), or the increasing times to save at.
+    - `alpha`: where to end (201 even times are saved), or the increasing times to save at; for [`dmft`] the time,
+      learning_rate x steps, where to end, or the times of its steps.
     - `stop`: a function of the State; the run ends where it first reaches zero from below.
     - `relative_tolerance`, `absolute_tolerance`, `max_steps`: of the adaptive solver (Tsit5). If left out, 1e-8 and
       1e-10; 1e-5 and 1e-7 where a loss with kinks is averaged over points, because the drift then jumps at that level.
-    - `runs`, `key`: for [`sde`] only: number of paths, random key.
+    - `runs`: for [`sde`] only: number of paths.
+    - `key`: random key, for [`sde`] and [`dmft`].
     - `steps`: number of steps of the solvers that are not adaptive, those of [`sde`] (Euler-Maruyama) and of a drift
       that jumps (clusters that are points, seen through a kink: Heun, with projection on the surfaces that the solution
       slides along).
+    - `progress`: whether to say what it will cost and show how far it is. Of the limits here [`dmft`] does; the others
+      are one compiled program, which has nothing to say before it ends.
+
+    **Returns:** a [`Trajectory`]; for [`dmft`] a [`DMFTSolution`], which is one with errors and kernels.
     """
     if not isinstance(limit, Limit):
         raise InvalidInput(f"limit = {shown(limit)} was given; make one with dimfree.ode(problem, algorithm), sde, ...")
-    settings = Settings(stop, relative_tolerance, absolute_tolerance, max_steps, runs, steps, key)
-    alphas = jnp.asarray(save_alphas(alpha, limit.saved_bytes(settings), runs=runs or 1))
+    settings = Settings(stop, relative_tolerance, absolute_tolerance, max_steps, runs, steps, key, progress)
+    times = limit.times(alpha, settings)
     begin = limit.prepare(start, settings)
-    found = limit.integrate(begin, alphas, settings)
+    found = limit.integrate(begin, times, settings)
     # What is recorded is put into words while the solver computes.
-    return Trajectory(
-        alpha=alphas,
+    return limit.result(
+        {"alpha": times, **found.arrays},
         problem=limit.problem,
+        clock=limit.clock,
         labels=limit.coordinates.labels,
         limit_sources=limit.own_sources,
         provenance=provenance(
@@ -67,7 +76,6 @@ def solve(
             **_averages(limit, begin, found.arrays["state"]),
             **found.made_by,
         ),
-        **found.arrays,
     )
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import analysis, checking, limits, solving
+from .. import analysis, checking, limits
 from ..batches import map_in_batches
 from ..errors import InvalidInput
 from ..quadratic import plateau
+from ..solving import solve
 from ..state import State
 from .cells import make_algorithm, make_problem, settings_of
 from .description import DMFT, Analysis, Description, FixedPoints, Function
@@ -51,11 +52,12 @@ def one_cell(description: Description, values: dict[str, Any], key: Any) -> dict
         overlap = settings.pop("overlap")
         start = State(Q=[[1.0]], M=[[overlap]])
         time, error = settings.pop("time"), settings.pop("error")
-        solution = solving.dmft(problem, algorithm, start, time, key=key, target_error=error, **settings)
+        limit = limits.dmft(problem, algorithm, target_error=error, **settings)
+        solution = solve(limit, start, time, key=key)
         return {
-            "overlap": float(solution.mean.M[-1, 0, 0]),
+            "overlap": float(solution.state.M[-1, 0, 0]),
             "overlap_uncertainty": float(solution.standard_error["M"][-1]),
-            "training_loss": float(solution.training_loss[-1]),
+            "training_loss": float(np.asarray(solution.training_loss)[-1]),
             "training_loss_uncertainty": float(solution.standard_error["training_loss"][-1]),
         }
     if isinstance(compute, Analysis):

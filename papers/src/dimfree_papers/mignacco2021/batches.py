@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dimfree import Claim, GradientDescent, Langevin, MultiPassSGD, PersistentSGD, simulate_reused
+from dimfree import Claim, GradientDescent, Langevin, MultiPassSGD, PersistentSGD, simulate
 
 from .conventions import PHASE, warm
 
@@ -112,7 +112,7 @@ def _telegraph() -> tuple[Claim, ...]:
 
 def _special_cases() -> tuple[Claim, ...]:
     def path(algorithm):
-        found = simulate_reused(PHASE, algorithm, warm(0.4), 30, 2.0, runs=4, key=jax.random.key(5))
+        found = simulate(PHASE, algorithm, warm(0.4), 30, 2.0, runs=4, key=jax.random.key(5))
         return np.asarray(found.state.M)[..., 0, 0]
 
     descent = path(GradientDescent(0.02, 3.0, sphere=True))

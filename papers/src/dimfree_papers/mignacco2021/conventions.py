@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dimfree import GradientDescent, LocalFields, MultiPassSGD, Outcome, PersistentSGD, State, simulate_reused
+from dimfree import GradientDescent, LocalFields, MultiPassSGD, Outcome, PersistentSGD, State, simulate
 from dimfree.algorithms import ReusedData
 
 from ..drawing_style import BLUE, GREEN, RED
@@ -96,7 +96,7 @@ def measure(plan: Plan, algorithm: ReusedData, start: State, *, seed: int, times
     """Runs of an algorithm in single precision; those of the same seed and plan share data and starts."""
     times = plan.times() if times is None else times
     steps = times[-1] / float(algorithm.learning_rate)
-    runs = simulate_reused(
+    runs = simulate(
         PHASE,
         algorithm,
         start,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.integrate
 
-from dimfree import Claim, GradientDescent, LocalFields, PersistentSGD, simulate_reused
+from dimfree import Claim, GradientDescent, LocalFields, PersistentSGD, simulate
 from dimfree.algorithms import ReusedData
 from dimfree.limits.dmft import Population, Process
 
@@ -108,7 +108,7 @@ def _start() -> tuple[Claim, ...]:
     samples, m0, rate, d, datasets = 2.0, 0.5, 1e-3, 200, 256
     descent = GradientDescent(rate, samples, sphere=True)
     steps = np.array([0.0, rate])
-    found = simulate_reused(PHASE, descent, warm(m0), d, steps, runs=1_024, datasets=datasets, key=jax.random.key(0))
+    found = simulate(PHASE, descent, warm(m0), d, steps, runs=1_024, datasets=datasets, key=jax.random.key(0))
     slopes = np.diff(np.asarray(found.state.M)[..., 0, 0], axis=1)[:, 0] / rate
     measured = slopes.reshape(datasets, -1).mean(axis=1)
     losses = np.asarray(found.training_loss)[:, 0].reshape(datasets, -1).mean(axis=1)
@@ -176,7 +176,7 @@ def _against_simulation() -> Claim:
     printed, right = (
         _overlaps(kind, PHASE, persistent, 0.5, times, paths=2_048)[at] for kind in (PrintedResponse, ByTangents)
     )
-    found = simulate_reused(
+    found = simulate(
         PHASE, persistent, warm(0.5), d, np.array([0.0, 0.25, 0.5]), runs=runs, datasets=64, key=jax.random.key(1)
     )
     overlaps = np.asarray(found.state.M)[:, 1:, 0, 0]

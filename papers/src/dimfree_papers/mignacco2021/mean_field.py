@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from dimfree import Claim, DMFTSolution, GradientDescent, Langevin, PersistentSGD, Reproduction, dmft
+from dimfree import Claim, DMFTSolution, GradientDescent, Langevin, PersistentSGD, Reproduction, dmft, solve
 from dimfree.algorithms import ReusedData
 from dimfree.papers import Size
 
@@ -53,16 +53,8 @@ _ONE_LANDSCAPE = {"quick": 24, "full": 100}  # runs on one dataset, lower panels
 
 
 def _solved(algorithm: ReusedData, overlap: float, theory: _Theory, seed: int) -> DMFTSolution:
-    return dmft(
-        PHASE,
-        algorithm,
-        warm(overlap),
-        theory.end,
-        key=jax.random.key(seed),
-        target_error=theory.error,
-        paths=theory.paths,
-        most_populations=theory.populations,
-    )
+    limit = dmft(PHASE, algorithm, target_error=theory.error, paths=theory.paths, most_populations=theory.populations)
+    return solve(limit, warm(overlap), theory.end, key=jax.random.key(seed))
 
 
 def on_one_grid(grids: Sequence[np.ndarray], curves: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -74,7 +66,7 @@ def on_one_grid(grids: Sequence[np.ndarray], curves: Sequence[np.ndarray]) -> tu
 def _both(runs: Measured, solution: DMFTSolution, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Overlap ("M") or training loss ("training_loss"): of each run, and of the theory, over their times."""
     if name == "M":
-        return runs.m, np.asarray(solution.mean.M)[:, 0, 0]
+        return runs.m, np.asarray(solution.state.M)[:, 0, 0]
     return runs.loss, np.asarray(solution.training_loss)
 
 
@@ -146,8 +138,8 @@ def fig1(size: Size) -> Reproduction:
     averaged = [measure(plan, descent, warm(m0), seed=1) for m0 in _STARTS]
     alike = [measure(one, descent, warm(m0), seed=11) for m0 in _STARTS]
     solutions = [_solved(descent, m0, theory, 21) for m0 in _STARTS]
-    grids = [each.time for each in solutions]
-    theory_time, m_theory = on_one_grid(grids, [np.asarray(each.mean.M)[:, 0, 0] for each in solutions])
+    grids = [np.asarray(each.time) for each in solutions]
+    theory_time, m_theory = on_one_grid(grids, [np.asarray(each.state.M)[:, 0, 0] for each in solutions])
     _, m_theory_error = on_one_grid(grids, [each.standard_error["M"] for each in solutions])
     data = xarray.Dataset(
         {
@@ -235,7 +227,7 @@ def _both_panels(size: Size, algorithm: ReusedData, name: str, words: str, seed:
         {
             "m": (("run", "time"), runs.m),
             "training_loss": (("run", "time"), runs.loss),
-            "m_theory": ("theory_time", np.asarray(solution.mean.M)[:, 0, 0]),
+            "m_theory": ("theory_time", np.asarray(solution.state.M)[:, 0, 0]),
             "m_theory_error": ("theory_time", solution.standard_error["M"]),
             "training_loss_theory": ("theory_time", solution.training_loss),
         },

@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from numpy.typing import ArrayLike
 
-from ..algorithms import OnlineSGD, ReusedData
+from ..algorithms import ReusedData
 from ..errors import InvalidInput, check_key, check_memory, free_memory, in_bytes, is_concrete, positive_integer, shown
+from ..problems import Problem
 from ..problems.base import check_problem
 from ..problems.field_problem import FieldProblem
 from ..state import STUDENTS, TEACHERS, State, check_state
@@ -24,7 +25,7 @@ from .spectral import check_spectral
 
 
 def simulate_reused(
-    problem: FieldProblem,
+    problem: Problem,
     algorithm: ReusedData,
     start: State | Literal["spectral"],
     d: int,
@@ -32,49 +33,13 @@ def simulate_reused(
     *,
     runs: int,
     key: PRNGKeyArray,
-    datasets: int | None = None,
-    dtype: Any = jnp.float64,
-    store_data: bool | None = None,
-    progress: bool = False,
+    datasets: int | None,
+    dtype: Any,
+    store_data: bool | None,
+    progress: bool,
 ) -> Trajectory:
-    r"""Gradient descent, multi-pass or persistent SGD, or Langevin dynamics in dimension d, many runs at once.
-
-    The training set is drawn once, $x_\mu \sim N(0, I_d)$ for samples_per_dimension x d samples with the noise of their
-    labels, and used in every step. The State and the mean loss of the training samples are saved over
-    time = learning_rate x steps. Holds for losses of local fields with standard Gaussian inputs and a readout that does
-    not move.
-
-    Runs depend on `key` and their number only, not on how they are grouped. Diverging runs are reported in `outcome`,
-    and the others complete.
-
-    **Arguments:**
-
-    - `problem`, `algorithm`: what is learned, and how.
-    - `start`: the State before the first step, the same for all runs or one for each along a leading axis. Weights
-      have exactly these overlaps and are random otherwise. Or `"spectral"`, for one student: the leading eigenvector of
-      $\sum_\mu T(y_\mu) x_\mu x_\mu^\top$, of norm $\sqrt d$, with the sign of the teacher. Here
-      $y_\mu = -\partial^2 \text{loss}_\mu / \partial \lambda^2$ at $\lambda = 0$ (for phase retrieval the label, up to
-      a factor) and $T(y) = (y - \text{mean}|y|) / (|y| + \text{mean}|y|)$.
-    - `d`: the dimension.
-    - `time`: where to end (201 even times are saved), or the increasing times to save at; times are rounded to steps.
-    - `runs`, `key`: number of runs, and the random key.
-    - `datasets`: number of training sets; consecutive runs share one, which makes a run cheaper. One for each run if
-      left out.
-    - `dtype`: precision of inputs and weights, float64 or float32, which takes half the memory. Which runs find the
-      signal does not depend on it: none of 1536 runs of phase retrieval at d = 100 until t = 100 did, on the same data.
-    - `store_data`: whether to keep the inputs in memory, or to make them again from their key in each step; if left
-      out, they are kept where they take at most half of the memory that is free.
-    - `progress`: whether to say what it will cost and show how far it is.
-
-    ??? example
-        >>> import dimfree, jax
-        >>> sgd = dimfree.PersistentSGD(0.02, samples_per_dimension=3, batch_fraction=0.5, persistence=1.0, sphere=True)
-        >>> start = dimfree.State(Q=[[1.0]], M=[[0.5]])
-        >>> runs = dimfree.simulate_reused(dimfree.PhaseRetrieval(), sgd, start, 50, 1.0, runs=2, key=jax.random.key(0))
-        >>> runs.time.shape, runs.training_loss.shape
-        ((201,), (2, 201))
-    """
-    _check(problem, algorithm)
+    """[`simulate`] on a fixed training set."""
+    problem = _check(problem, algorithm)
     d, runs = positive_integer(d, "d"), positive_integer(runs, "runs")
     datasets = runs if datasets is None else positive_integer(datasets, "datasets")
     if runs % datasets:
@@ -82,7 +47,7 @@ def simulate_reused(
     if not (store_data is None or isinstance(store_data, bool)):
         raise InvalidInput(f"store_data = {shown(store_data)} was given; choose True or False, or leave it out.")
     samples = _number_of_samples(algorithm, d)
-    precision = _precision(dtype)
+    precision = _precision(jnp.float64 if dtype is None else dtype)
     rate = float(algorithm.learning_rate)
     times = save_alphas(time, bytes_of_state(problem), runs=runs, clock="time")
     check_key(key)
@@ -190,24 +155,16 @@ def _states(problem: FieldProblem, algorithm: ReusedData, start, runs: int, d: i
 # Checks.
 
 
-def _check(problem: Any, algorithm: Any) -> None:
+def _check(problem: Problem, algorithm: ReusedData) -> FieldProblem:
     check_problem(problem)
     if not isinstance(problem, FieldProblem) or not problem.inputs.is_standard:
         raise InvalidInput(
             f"problem = {shown(problem)} was given; reused data are simulated for losses of local fields with standard "
             "Gaussian inputs, such as dimfree.PhaseRetrieval() or dimfree.LocalFields(...)."
         )
-    if isinstance(algorithm, OnlineSGD):
-        raise InvalidInput(
-            "OnlineSGD uses each sample once; simulate it with dimfree.simulate, or pass GradientDescent, "
-            "MultiPassSGD, PersistentSGD or Langevin."
-        )
-    if not isinstance(algorithm, ReusedData):
-        raise InvalidInput(
-            f"algorithm = {shown(algorithm)} was given; pass GradientDescent, MultiPassSGD, PersistentSGD or Langevin."
-        )
     if not is_concrete(problem, algorithm):
         raise InvalidInput("problem or algorithm is traced; a simulation on reused data runs outside jit and vmap.")
+    return problem
 
 
 def _number_of_samples(algorithm: ReusedData, d: int) -> int:

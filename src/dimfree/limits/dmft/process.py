@@ -40,15 +40,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, PRNGKeyArray
 
-from ..algorithms.reused import ReusedData
-from ..problems import FieldProblem
-from ..state import STUDENTS
+from ...algorithms.reused import ReusedData
+from ...problems import FieldProblem
+from ...state import STUDENTS
+from .factors import invertible, next_column, next_landmark
 
-_PIVOT = 1e-12  # of the variance: what of a field is not determined by its past, below which all of it is
 _IMPLICIT = 12  # Newton steps for the field at the end of a step
 _DAMPING = 2.0  # of corrections of an implicit step: the fastest relaxation of weights in units of the mean one
 _PER_PULL, _FEWEST, _MOST = 4.0, 3, 12  # corrections, in proportion to how much a step relaxes, within these bounds
-_LANDMARK = 0.1  # of the variance: what of a field is not known from the landmarks before, where there is a new one
 _RECENT = 50.0  # how long ago derivatives along the direction are kept, in units of the time over which weights relax
 _SPREAD = 1.7  # variance of the fields at the start that are sampled, in units of the true one
 _SHARE = 8  # parts of a step at which it is looked whether a sample is in the batch
@@ -260,7 +259,7 @@ class Process(eqx.Module):
         # correction is taken in part, or those of a long step would grow.
         pull = _mean(right * jnp.abs(curvature), paths) * self.samples
         share = 1 / (1 + _DAMPING * pull)
-        triangle = _invertible(kernels.factor, k + 1)
+        triangle = invertible(kernels.factor, k + 1)
 
         def correct(_, carry):
             pushed, _, _, _, correlation = carry
@@ -374,10 +373,10 @@ class Process(eqx.Module):
         return Row(
             overlap=gained * parts @ overlaps,
             correlation=correlation,
-            factor=_next_column(triangle, correlation, k + 1),
+            factor=next_column(triangle, correlation, k + 1),
             response=response,
             start_response=start_response,
-            landmarks=_next_landmark(kernels.landmarks, correlation, k + 1),
+            landmarks=next_landmark(kernels.landmarks, correlation, k + 1),
             memory=memory,
             forces=forces,
         )
@@ -477,29 +476,3 @@ def _root(function, guess: float) -> Float[Array, ""]:
 def _along(tangent: Tangent, paths: Paths, at) -> Float[Array, " paths"]:
     """The derivative of the field of that time along the direction of each path."""
     return tangent.own * paths.direction[at] + tangent.past
-
-
-def _invertible(factor: Float[Array, "r r"], column) -> Float[Array, "r r"]:
-    """The factor up to a column, infinite where a variable has no column of its own: a division leaves it out."""
-    independent = (jnp.diagonal(factor) > 0) & (jnp.arange(factor.shape[0]) < column)
-    return factor + jnp.diag(jnp.where(independent, 0.0, jnp.inf))
-
-
-def _next_column(triangle: Float[Array, "r r"], covariances: Float[Array, " r"], column) -> Float[Array, " r"]:
-    """The next column of a factor; a variable that the earlier ones determine gets none of its own."""
-    # The solver wants its matrix by columns: that of the transpose are the rows of the triangle, where they lie.
-    known = jax.scipy.linalg.solve_triangular(triangle.T, covariances, lower=True)
-    left = covariances[column] - known @ known
-    return known.at[column].set(jnp.sqrt(jnp.where(left > _PIVOT * covariances[column], left, 0.0)))
-
-
-def _next_landmark(inverse: Float[Array, "r r"], covariances: Float[Array, " r"], row) -> Float[Array, " r"]:
-    """The next row of the inverse of the landmarks' factor: nothing for a variable that is none.
-
-    They are far enough from each other for the inverse to be accurate, which that of all times would not be.
-    """
-    known = inverse @ covariances
-    left = covariances[row] - known @ known
-    pivot = jnp.sqrt(jnp.maximum(left, _LANDMARK * covariances[row]))
-    is_landmark = left > _LANDMARK * covariances[row]
-    return is_landmark * (-known @ inverse / pivot).at[row].set(1 / pivot)

@@ -3,8 +3,8 @@
 import numpy as np
 from jaxtyping import Float
 
-from ..algorithms.reused import PersistentSGD, ReusedData
-from ..errors import InvalidInput, real_array, shown
+from ...algorithms.reused import PersistentSGD, ReusedData
+from ...errors import InvalidInput, real_array, shown
 
 _MOST_STEPS = 10**6
 _FIRST_STEP = 0.02

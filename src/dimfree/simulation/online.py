@@ -1,0 +1,180 @@
+"""Algorithms that use each sample once, in dimension d."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from numpy.typing import ArrayLike
+
+from ..algorithms.online import OnlineAlgorithm, check_online
+from ..errors import InvalidInput, check_key, check_memory, in_bytes, is_concrete, positive_integer
+from ..problems import Problem
+from ..problems.base import check_problem
+from ..state import State, check_state
+from ..trajectory import Outcome, Trajectory, bytes_of_state, check_starts, provenance, save_alphas, steps_at
+from . import exact, vectors
+from .devices import Progress, devices_for, in_segments, on_each, spread
+from .loop import BLOCK, LANES, Lanes, Loop, Results, blocks_done
+
+_MEMORY = 2**30  # bytes that the runs under way may take, unless told otherwise
+
+
+def simulate_online(
+    problem: Problem,
+    algorithm: OnlineAlgorithm,
+    start: State,
+    d: int,
+    alpha: float | ArrayLike | Array,
+    *,
+    runs: int,
+    key: PRNGKeyArray,
+    method: Literal["exact", "vectors"] | None,
+    stop: Callable[[State], Array] | None,
+    memory: int | None,
+    progress: bool,
+) -> Trajectory:
+    """[`simulate`] where each sample is used once."""
+    check_problem(problem)
+    check_online(algorithm)
+    method, memory = method or "exact", _MEMORY if memory is None else memory
+    d = positive_integer(d, "d")
+    runs = positive_integer(runs, "runs")
+    memory = positive_integer(memory, "memory")
+    if not (isinstance(method, str) and method in ("exact", "vectors")):
+        raise InvalidInput(f"method = {method!r} was given; choose 'exact' (any d) or 'vectors'.")
+    check_key(key)
+    alphas = save_alphas(alpha, bytes_of_state(problem), runs=runs)
+    if not isinstance(alphas, np.ndarray):
+        raise InvalidInput("alpha is traced; the number of steps of a simulation must be known when it is called.")
+    save_steps = steps_at(alphas, algorithm.batch_size / d, "batch_size / d")
+    devices = devices_for(runs, key)
+    bytes_per_run = _bytes_per_run(problem, algorithm, d, method)
+    lanes = int(np.clip(memory // (bytes_per_run * len(devices)), 1, min(LANES, runs // len(devices))))
+    results = runs * len(alphas) * bytes_of_state(problem)
+    cost = (
+        f"{runs} runs of {save_steps[-1]} steps, {lanes * len(devices)} at a time, "
+        f"{in_bytes(lanes * len(devices) * bytes_per_run)}, and {in_bytes(results)} of results"
+    )
+    check_memory(lanes * bytes_per_run + results, cost, "Take fewer runs, fewer times (alpha), or method='exact'.")
+    states = check_starts(problem, start, runs, trained=algorithm.readout_rate is not None)
+    check_state(states if start.batch_shape else start, sphere=algorithm.sphere)
+    vectors.check_rank(states if start.batch_shape else start, d)
+    states = algorithm.begin(states)
+    dimension = jnp.asarray(d, float) if method == "exact" else d
+    keys = jax.random.split(key, runs)
+    job = _Job(problem, algorithm, stop, jnp.asarray(save_steps), dimension)
+    states, keys = spread((states, keys), devices)
+    results = _run_all(job, states, keys, devices, lanes, cost, progress)
+    states, outcome, ended = results.saved, results.outcome, results.ended
+    return Trajectory(
+        alpha=jnp.asarray(save_steps * algorithm.batch_size / d),
+        state=states,
+        outcome=outcome,
+        stopped_at=jnp.where(outcome == Outcome.COMPLETED, jnp.nan, ended * algorithm.batch_size / d),
+        problem=problem,
+        provenance=provenance(
+            simulation=f"{method}, {cost}",
+            d=d,
+            problem=problem,
+            algorithm=algorithm,
+            key=key,
+        ),
+    )
+
+
+class _Job(eqx.Module):
+    """What every run does."""
+
+    problem: Problem
+    algorithm: OnlineAlgorithm
+    stop: Callable[[State], Array] | None
+    save_steps: Int[Array, " times"]
+    d: Float[Array, ""] | int  # a number to compute with, or the length of vectors
+
+    def loop(self, states: State, keys) -> Loop:
+        """The loop over runs with these starts and keys."""
+        method = self._exact if isinstance(self.d, Array) else self._vectors
+        return Loop(stop=self.stop, keys=keys, save_steps=self.save_steps, **method(states))
+
+    def _exact(self, states: State) -> dict[str, Any]:
+        problem, algorithm, d = self.problem, self.algorithm, jnp.asarray(self.d)
+        batch = algorithm.batch_size
+        return {
+            "load": lambda run: jax.tree.map(lambda leaf: leaf[run], states),
+            "draw": lambda key: exact.draw(key, problem, algorithm, BLOCK, d),
+            "advance": jax.vmap(
+                lambda state, draws, step: exact.advance(problem, algorithm, state, draws, d, step * batch / d)
+            ),
+            "observe": lambda state: state,
+            "block": BLOCK,
+        }
+
+    def _vectors(self, states: State) -> dict[str, Any]:
+        problem, algorithm, d = self.problem, self.algorithm, int(self.d)
+        batch = algorithm.batch_size
+
+        def load(run):
+            state = jax.tree.map(lambda leaf: leaf[run], states)
+            return vectors.embed(state, d), state.readout
+
+        def advance(moving, draws, step):
+            now, readout = moving
+            return vectors.advance(problem, algorithm, now, readout, draws, step * batch / d)
+
+        return {
+            "load": load,
+            "draw": lambda key: vectors.draw(key, problem, batch, d),
+            "advance": jax.vmap(advance),
+            "observe": lambda moving: vectors.observe(*moving),
+            "block": 1,
+        }
+
+
+def _bytes_per_run(problem: Problem, algorithm: OnlineAlgorithm, d: int, method: str) -> int:
+    fields, batch = algorithm.number_of_vectors(problem), algorithm.batch_size
+    state = fields**2 + 2 * problem.width
+    if method == "vectors":
+        return 8 * (2 * batch * d + 3 * fields * d + 3 * state)
+    return 8 * BLOCK * (2 * batch * (fields + batch + 4) + 2 * state)
+
+
+def _run_all(job: _Job, states: State, keys, devices: list, lanes: int, cost: str, shown: bool) -> Results:
+    """All runs to their end."""
+    under_way = _begin(job, states, keys, devices, lanes)
+    if not is_concrete((job, states, keys)):
+        return _segment(job, states, keys, under_way, jnp.asarray(np.iinfo(np.int64).max), devices)[1]
+    runs, block = keys.shape[0], BLOCK if isinstance(job.d, Array) else 1
+    each = -(-int(job.save_steps[-1]) // block)
+    with Progress(cost, runs * each, shown=shown) as progress:
+        return in_segments(
+            lambda under_way, blocks: _segment(job, states, keys, under_way, blocks, devices),
+            under_way,
+            lambda under_way: blocks_done(under_way[0], runs // len(devices), each),
+            progress,
+        )[1]
+
+
+@eqx.filter_jit
+def _begin(job: _Job, states: State, keys, devices, lanes: int) -> tuple[Lanes, Results]:
+    """Every device with its first runs in their lanes. Apart from `_segment`, which would be compiled twice."""
+
+    def on_device(states, keys, arrays):
+        return eqx.combine(arrays, rest).loop(states, keys).start(lanes, states)
+
+    arrays, rest = eqx.partition(job, eqx.is_array)
+    return on_each(on_device, devices, runs=2, shared=1)(states, keys, arrays)
+
+
+@eqx.filter_jit
+def _segment(job: _Job, states: State, keys, under_way: tuple[Lanes, Results], blocks, devices):
+    """Up to `blocks` blocks of steps, on each device for its own runs."""
+
+    def on_device(states, keys, under_way, blocks, arrays):
+        return eqx.combine(arrays, rest).loop(states, keys).iterate(*under_way, blocks)
+
+    arrays, rest = eqx.partition(job, eqx.is_array)
+    return on_each(on_device, devices, runs=3, shared=2)(states, keys, under_way, blocks, arrays)
