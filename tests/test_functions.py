@@ -52,7 +52,8 @@ def test_numbers_are_leaves_and_the_rest_is_compared_by_value(kind):
     make, number = MAKERS[kind]
     one, other = (as_function(make(steepness), jnp.zeros(())) for steepness in (1.5, 2.5))
     assert len(one.numbers) == number
-    assert one.recipe == other.recipe and hash(one.recipe) == hash(other.recipe)
+    assert one.recipe == other.recipe
+    assert hash(one.recipe) == hash(other.recipe)
     for function, steepness in ((one, 1.5), (other, 2.5)):
         np.testing.assert_allclose(function(0.4), make(steepness)(0.4), rtol=1e-15)
     slope = jax.grad(lambda steepness: as_function(make(steepness), jnp.zeros(()))(0.4))(1.5)
@@ -84,7 +85,8 @@ def test_a_global_that_has_changed_is_another_number(monkeypatch):
     np.testing.assert_allclose([before(0.4), after(0.4)], np.array([0.7, 0.9]) * np.tanh(0.4), rtol=1e-14)
     monkeypatch.setitem(SETTINGS, "scale", 0.8)  # a dict is read when the function is given
     function = as_function(lambda x: SETTINGS["scale"] * x, jnp.zeros(()))
-    assert len(function.numbers) == 1 and float(function(1.0)) == 0.8
+    assert len(function.numbers) == 1
+    assert float(function(1.0)) == 0.8
 
 
 def test_a_float_that_the_code_branches_on_is_part_of_it():
@@ -207,4 +209,5 @@ def test_another_number_or_lambda_compiles_nothing_new():
     finally:
         jax.monitoring.clear_event_listeners()
     assert not [event for event in compiled if "compile" in event and "trace" not in event], compiled
-    assert first[0] != second[0] and first[2] != second[2]
+    assert first[0] != second[0]
+    assert first[2] != second[2]

@@ -141,7 +141,7 @@ def stated(given: dict[str, Any]) -> "tuple[Problem, OnlineAlgorithm]":
     if not registry.is_online(registry.find("algorithm", algorithm["name"])):
         raise invalid(
             f"The algorithm {algorithm['name']} uses the same samples again; this command is for {_ONLINE}. "
-            "In Python there are dimfree.dmft and dimfree.simulate_reused, in a study compute: {name: dmft}."
+            "In Python there are dimfree.dmft and dimfree.simulate, in a study compute: {name: dmft}."
         )
     return _make("problem", problem, given), _make("algorithm", algorithm, given)
 
