@@ -1,11 +1,15 @@
 """The public surface, and what it promises: lazy imports, jit, vmap, grad, one result type."""
 
+import pathlib
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import dimfree
+from dimfree import registry
 from processes import printed_by
 
 PROBLEM, SGD = dimfree.PhaseRetrieval(2, 0.1), dimfree.OnlineSGD(0.1, sphere=True)
@@ -27,9 +31,17 @@ def test_import_alone_is_light_and_switches_to_double_precision():
 
 
 def test_every_public_name_has_a_home_and_a_docstring():
-    assert set(dimfree._MODULE_OF) | set(dimfree._MODULES) == set(dimfree.__all__)
+    assert dimfree.__all__ == list(registry.PUBLIC)
     for name in dimfree.__all__:
         assert getattr(dimfree, name).__doc__, name
+
+
+def test_type_checkers_know_the_same_names():
+    stub = pathlib.Path(dimfree.__file__).with_suffix(".pyi").read_text()
+    imported = re.findall(r"from \.([\w.]*) import (\w+) as \2$", stub, re.MULTILINE)
+    modules = re.findall(r"(\w+) as \1", stub.splitlines()[0])
+    found = {name: module for module, name in imported} | dict.fromkeys(modules, "")
+    assert found == {name: entry.module for name, entry in registry.PUBLIC.items()}
 
 
 def test_solutions_under_vmap_are_those_one_by_one_and_know_their_risk():

@@ -105,7 +105,7 @@ def test_the_training_loss_is_as_far_off_as_its_error_says():
         found = dmft(
             LINEAR, GradientDescent(0.05, 1.5, ridge=0.7), start(0.3), 2.0, key=jax.random.key(seed), paths=1024
         )
-        missed = found.training_loss - training_loss(found.time, 1.5, 0.3, 0.7)
+        missed = np.asarray(found.training_loss) - training_loss(found.time, 1.5, 0.3, 0.7)
         ratios.append(missed[-1] / found.standard_error["training_loss"][-1])
     assert np.sqrt(np.mean(np.square(ratios))) < 1.5
     assert np.max(np.abs(ratios)) < 4

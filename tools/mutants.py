@@ -302,15 +302,15 @@ MUTANTS = (
     Mutant(
         "the left slope of a piecewise linear output with the wrong sign",
         "gaussian/piecewise_linear.py",
-        "return np.array([self.right, -self.left])",
-        "return np.array([self.right, self.left])",
+        "return self._slopes * np.array([1.0, -1.0])",
+        "return self._slopes * np.array([1.0, 1.0])",
         f"{AVERAGES}::test_functions_that_are_linear_on_either_side_of_zero",
     ),
     Mutant(
         "students' activation in place of the teachers'",
         "gaussian/products.py",
-        "functions = (self.student,) if same else (self.student, self.teacher)",
-        "functions = (self.student,)",
+        "return (self.student,) if self.teacher is None else (self.student, self.teacher)",
+        "return (self.student,)",
         f"{AVERAGES}::test_students_and_teachers_with_different_activations",
     ),
     # What no test of the fast suite noticed once, and what no mutant had touched.

@@ -3,7 +3,7 @@
 import importlib.metadata
 from typing import Any
 
-from .algorithms import OnlineAlgorithm, PersistentSGD, ReusedData
+from .algorithms import OnlineAlgorithm, ReusedData
 from .errors import InvalidInput
 from .limits import Limit, RescaledLimit
 from .printing import in_a_line
@@ -90,16 +90,8 @@ def cite(*objects: Any) -> str:
 
 
 def _sources(item: Any) -> tuple[str, ...]:
-    if isinstance(item, Problem | Limit):
+    if isinstance(item, Problem | OnlineAlgorithm | ReusedData | Limit | RescaledLimit | Trajectory):
         return item.sources
-    if isinstance(item, PersistentSGD):
-        return ("mignacco2021",)
-    if isinstance(item, OnlineAlgorithm | ReusedData):
-        return ()
-    if isinstance(item, RescaledLimit):
-        return ("benarous2022",)
-    if isinstance(item, Trajectory):
-        return (*item.problem.sources, *item.limit_sources)
     called = f" Call it first: {item.__name__}(...)." if isinstance(item, type) or callable(item) else ""
     raise InvalidInput(
         f"cite was given {in_a_line(item)}; pass problems, algorithms, limits (dimfree.ode(...)) or trajectories."

@@ -1,39 +1,147 @@
-"""Problems and algorithms stated in plain data: a name and arguments, in a file or on the command line.
+"""All public names in one table, and how plain data state problems and algorithms by them.
 
-Nothing heavy is imported before it is needed, as for the command line.
+The package, the command line, studies and the explorer read it; nothing heavy is imported before it is needed.
 """
 
+import importlib
 import inspect
 import operator
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Home = Literal["problem", "algorithm"]
+Kind = Literal["problem", "algorithm", "limit", "analysis"]
 
-# What plain data can state. MultiIndex and LocalFields are made of functions, which are code.
-NAMES: dict[Home, tuple[str, ...]] = {
-    "problem": (
-        "PhaseRetrieval",
-        "TwoLayer",
-        "SingleIndex",
-        "Mixture",
-        "Mixture.binary",
-        "Mixture.xor",
-        "SpikedTensor",
-    ),
-    "algorithm": (
-        "OnlineSGD",
-        "Momentum",
-        "HeavyBall",
-        "GradientDescent",
-        "MultiPassSGD",
-        "PersistentSGD",
-        "Langevin",
-    ),
+
+class Entry(NamedTuple):
+    """A public name: where it is, and what may find it by its name.
+
+    - `module`: that it is imported from.
+    - `kind`: what it is, if it is one of these.
+    - `forms`: of what plain data can state (a study file, the command line): the name itself, and constructors of the
+      class; none if it is made of functions, which are code.
+    - `title`: of a limit, in a table.
+    - `beside`: of an algorithm that stands beside another: the setting by which it is asked for, and its argument.
+    """
+
+    module: str
+    kind: Kind | None = None
+    forms: tuple[str, ...] = ()
+    title: str = ""
+    beside: tuple[str, str] | None = None
+
+
+def _problem(*forms: str) -> Entry:
+    return Entry("problems", "problem", forms)
+
+
+def _algorithm(*forms: str, beside: tuple[str, str] | None = None) -> Entry:
+    return Entry("algorithms", "algorithm", forms, beside=beside)
+
+
+def _limit(form: str = "", title: str = "") -> Entry:
+    return Entry("limits", "limit", (form,) if form else (), title)
+
+
+def _analysis(*forms: str) -> Entry:
+    return Entry("analysis", "analysis", forms)
+
+
+# Every public name, in the order of the story and of the API reference.
+PUBLIC: dict[str, Entry] = {
+    "LocalFields": _problem(),
+    "TwoLayer": _problem("TwoLayer"),
+    "PhaseRetrieval": _problem("PhaseRetrieval"),
+    "SingleIndex": _problem("SingleIndex"),
+    "MultiIndex": _problem(),
+    "Mixture": _problem("Mixture", "Mixture.binary", "Mixture.xor"),
+    "SpikedTensor": _problem("SpikedTensor"),
+    "Problem": Entry("problems"),
+    "OnlineSGD": _algorithm("OnlineSGD"),
+    "PiecewiseLinear": Entry("algorithms"),
+    "Momentum": _algorithm("Momentum"),
+    "HeavyBall": _algorithm("HeavyBall"),
+    "Averaged": _algorithm(beside=("average", "forgetting")),
+    "WeightDecay": _algorithm(beside=("weight_decay", "decay")),
+    "GradientDescent": _algorithm("GradientDescent"),
+    "MultiPassSGD": _algorithm("MultiPassSGD"),
+    "PersistentSGD": _algorithm("PersistentSGD"),
+    "Langevin": _algorithm("Langevin"),
+    "State": Entry("state"),
+    "WideState": Entry("state"),
+    "random_state": Entry("simulation"),
+    "ode": _limit("ode", "ODE"),
+    "gradient_flow": _limit("gradient_flow", "Gradient flow"),
+    "sde": _limit("sde", "Mean of the SDE"),
+    "linear_noise": _limit("linear_noise", "Linear noise"),
+    "mean_field": _limit(),
+    "dmft": _limit(),
+    "DMFTSolution": Entry("limits"),
+    "rescaled": _limit(),
+    "rescaled_overlaps": Entry("limits"),
+    "RescaledLimit": Entry("limits"),
+    "GaussHermite": Entry("gaussian.rules"),
+    "Sobol": Entry("gaussian.rules"),
+    "solve": Entry("solving"),
+    "simulate": Entry("simulation"),
+    "Trajectory": Entry("trajectory"),
+    "Outcome": Entry("trajectory"),
+    "check": Entry("checking", "analysis", ("check",)),
+    "CheckResult": Entry("checking"),
+    "regimes": _analysis(),
+    "RegimeMap": Entry("analysis"),
+    "particle_error": _analysis(),
+    "exit_time": _analysis("exit_time"),
+    "ExitTime": Entry("analysis"),
+    "information_exponent": _analysis(),
+    "InformationExponent": Entry("analysis"),
+    "hermite_coefficients": Entry("gaussian.hermite"),
+    "sample_complexity": _analysis(),
+    "SampleComplexity": Entry("analysis"),
+    "best_learning_rate": _analysis("best_learning_rate"),
+    "best_schedule": _analysis(),
+    "BestLearningRate": Entry("analysis"),
+    "overparameterisation_gain": _analysis(),
+    "WidthGain": Entry("analysis"),
+    "fixed_points": _analysis(),
+    "FixedPoints": Entry("analysis"),
+    "FixedPoint": Entry("analysis"),
+    "basins": _analysis(),
+    "hessian": _analysis(),
+    "HessianSpectrum": Entry("analysis"),
+    "critical_points": _analysis(),
+    "quadratic": Entry("", "analysis", ("quadratic.plateau",)),
+    "Study": Entry("studies"),
+    "open_study": Entry("studies"),
+    "equations": Entry("symbolic"),
+    "SymbolicLimit": Entry("symbolic"),
+    "reproduce": Entry("papers.figures"),
+    "Reproduction": Entry("papers.figures"),
+    "claims": Entry("papers.figures"),
+    "Claim": Entry("papers.claims"),
+    "plot": Entry(""),
+    "cite": Entry("citations"),
+    "InvalidInput": Entry("errors"),
 }
-# What may stand beside an algorithm that uses each sample once, as further arguments of it: a class and its argument.
-BESIDE = {"average": ("Averaged", "forgetting"), "weight_decay": ("WeightDecay", "decay")}
+
+
+def load(name: str) -> Any:
+    """What is public by that name, or an attribute of it; a module where its entry has none."""
+    public, _, attribute = name.partition(".")
+    home = PUBLIC[public].module
+    found = importlib.import_module(f".{home or public}", __package__)
+    found = getattr(found, public) if home else found
+    return operator.attrgetter(attribute)(found) if attribute else found
+
+
+def stated(kind: Kind) -> tuple[str, ...]:
+    """All that plain data can state of a kind."""
+    return tuple(form for entry in PUBLIC.values() if entry.kind == kind for form in entry.forms)
+
+
+# What may stand beside an algorithm that uses each sample once, by the setting that asks for it.
+BESIDE = {entry.beside[0]: (name, entry.beside[1]) for name, entry in PUBLIC.items() if entry.beside}
 
 
 # Arguments that are lists of numbers.
@@ -48,7 +156,7 @@ def dashed(name: str) -> str:
 
 def find(home: Home, name: Any) -> str:
     """The name in the library of what is called `name`, in either spelling."""
-    known = {dashed(each): each for each in NAMES[home]}
+    known = {dashed(each): each for each in stated(home)}
     if name in known.values():
         return name
     if name in known:
@@ -61,7 +169,7 @@ def find(home: Home, name: Any) -> str:
 
 def parameters(home: Home, name: str) -> dict[str, inspect.Parameter]:
     """The arguments that the problem or algorithm of that name takes."""
-    found = dict(inspect.signature(_constructor(home, name)).parameters)
+    found = dict(inspect.signature(load(name)).parameters)
     return found | _beside() if home == "algorithm" and is_online(name) else found
 
 
@@ -69,7 +177,7 @@ def is_online(name: str) -> bool:
     """Whether the algorithm of that name uses each sample once."""
     from .algorithms import OnlineAlgorithm
 
-    return issubclass(_constructor("algorithm", name), OnlineAlgorithm)  # pyright: ignore[reportArgumentType]
+    return issubclass(load(name), OnlineAlgorithm)
 
 
 def _beside() -> dict[str, inspect.Parameter]:
@@ -99,10 +207,10 @@ def make(home: Home, name: str, arguments: dict[str, Any], *, spelled: Callable[
         _check_plain(name, spelled(argument), known[argument], value)
     beside = {each: arguments[each] for each in BESIDE if arguments.get(each) is not None}
     try:
-        made = _constructor(home, name)(**{each: arguments[each] for each in arguments if each not in BESIDE})
+        made = load(name)(**{each: arguments[each] for each in arguments if each not in BESIDE})
         for each, value in beside.items():
             kind, argument = BESIDE[each]
-            made = _constructor(home, kind)(made, **{argument: value})
+            made = load(kind)(made, **{argument: value})
         return made
     except TypeError as error:
         raise InvalidInput(f"The {home} {name} was given {_listed(arguments)}: {error}") from error
@@ -125,12 +233,6 @@ def _check_plain(name: str, spelled: str, parameter: inspect.Parameter, value: A
 
 def _are_numbers(values: list[Any]) -> bool:
     return all(_are_numbers(value) if isinstance(value, list) else isinstance(value, int | float) for value in values)
-
-
-def _constructor(home: Home, name: str) -> Callable[..., Any]:
-    from . import algorithms, problems
-
-    return operator.attrgetter(name)(problems if home == "problem" else algorithms)
 
 
 def _listed(words: Iterable[str], last: str = ", ") -> str:

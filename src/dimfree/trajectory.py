@@ -75,6 +75,11 @@ class Trajectory(eqx.Module):
     limit_sources: tuple[str, ...] = eqx.field(static=True, default=())
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """The publications that it rests on, for `dimfree.cite`."""
+        return (*self.problem.sources, *self.limit_sources)
+
+    @property
     def time(self) -> Float[Array, "*batch times"]:
         """The clock where data are reused: learning_rate x steps."""
         if self.clock != "time":

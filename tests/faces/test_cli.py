@@ -11,7 +11,8 @@ import dimfree
 from commands import call
 from dimfree import extras
 from dimfree.cli.problem_options import stated
-from dimfree.registry import NAMES, dashed, find, parameters
+from dimfree.registry import dashed, find, parameters
+from dimfree.registry import stated as stated_names
 
 COMMANDS = [
     "solve", "simulate", "exit-time", "fixed-points", "landscape", "check", "equations", "study", "reproduce", "doctor",
@@ -64,12 +65,12 @@ def test_the_version_is_that_of_the_package():
 
 
 def test_names_have_two_spellings():
-    assert [dashed(name) for name in NAMES["problem"]] == [
-        "phase-retrieval", "two-layer", "single-index", "mixture", "mixture-binary", "mixture-xor", "spiked-tensor",
+    assert [dashed(name) for name in stated_names("problem")] == [
+        "two-layer", "phase-retrieval", "single-index", "mixture", "mixture-binary", "mixture-xor", "spiked-tensor",
     ]  # fmt: skip
-    assert [dashed(name) for name in NAMES["algorithm"]][:3] == ["online-sgd", "momentum", "heavy-ball"]
-    for home, names in NAMES.items():
-        for name in names:
+    assert [dashed(name) for name in stated_names("algorithm")][:3] == ["online-sgd", "momentum", "heavy-ball"]
+    for home in ("problem", "algorithm"):
+        for name in stated_names(home):
             assert find(home, dashed(name)) == find(home, name) == name
             assert parameters(home, name)
 
@@ -82,7 +83,7 @@ ENOUGH = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in map(dashed, NAMES["problem"]) if name != "mixture"])
+@pytest.mark.parametrize("name", [name for name in map(dashed, stated_names("problem")) if name != "mixture"])
 def test_every_problem_can_be_stated_by_options(name):
     problem, sgd = stated({"problem": name, **ENOUGH.get(name, {})})
     assert isinstance(problem, dimfree.Problem)

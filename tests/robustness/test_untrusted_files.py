@@ -263,7 +263,8 @@ _WAYS_TO_RUN_CODE = {"eval", "exec", "compile", "__import__", "import_module", "
 _MODULES_THAT_LOAD_CODE = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib", "runpy", "imp"}
 # Where modules are imported by a name that is not written there, and why that is safe.
 _ALLOWED = {
-    ("__init__.py", "import_module"),  # names of the library's own list
+    ("__init__.py", "import_module"),  # the version
+    ("registry.py", "import_module"),  # names of the library's own table
     ("identity.py", "import_module"),  # what a user's own function, already loaded, imports when it is called
     ("identity.py", "find_spec"),  # whether such a module is installed
     ("papers/shelf.py", "import_module"),  # packages that are installed as papers

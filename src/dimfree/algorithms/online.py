@@ -34,6 +34,11 @@ class OnlineAlgorithm(eqx.Module):
         """A step, as a statement on vectors."""
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """The publications that it comes from, for `dimfree.cite`."""
+        return ()
+
+    @property
     def own(self) -> dict[str, str | None]:
         """The algorithm's own vectors, one for each student: by name, the family that they start as, or None (zero)."""
         return {}

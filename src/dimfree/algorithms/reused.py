@@ -48,6 +48,11 @@ class ReusedData(eqx.Module):
         self.ridge = jnp.asarray(ridge, float)
         self.sphere = bool(sphere)
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The publications that it comes from, for `dimfree.cite`."""
+        return ()
+
     def __repr__(self) -> str:
         return as_call(self)
 
@@ -192,6 +197,10 @@ class PersistentSGD(ReusedData):
         super().__init__(learning_rate, samples_per_dimension, sphere, ridge)
         self.batch_fraction = _fraction(batch_fraction)
         self.persistence = _positive(persistence, "persistence")
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return ("mignacco2021",)
 
     def next_selection(
         self, key: PRNGKeyArray, selection: Bool[Array, "*samples"], step: Float[Array, ""] | float

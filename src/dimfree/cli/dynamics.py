@@ -1,11 +1,13 @@
 """How SGD moves: solve its limits, simulate it, check the two against each other."""
 
+import inspect
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 import dimfree
 
+from .. import registry
 from .output import (
     AsJson,
     Output,
@@ -31,11 +33,13 @@ if TYPE_CHECKING:
 
 _SHOWN = 9  # times in a table
 _QUANTILES = (0.1, 0.5, 0.9)
-_LIMITS = {"ode": "ODE", "gradient-flow": "Gradient flow", "sde": "Mean of the SDE", "linear-noise": "Linear noise"}
 
 Dimension = Annotated[int, typer.Option("--dimension", "-d", help="Input dimension d.")]
 Alpha = Annotated[float, typer.Option(help="How far: samples per dimension.")]
-LimitName = Literal["ode", "gradient-flow", "sde", "linear-noise"]
+_LIMITS = {name.replace("_", "-"): name for name in registry.stated("limit")}  # as they are typed
+Limit = Annotated[
+    str, typer.Option(metavar="|".join(_LIMITS), autocompletion=lambda: list(_LIMITS), help="Which limit.")
+]
 Overlap = Annotated[
     float | None,
     typer.Option(help="Start from students with this overlap, each with its teacher [default: random students]."),
@@ -46,7 +50,7 @@ Overlap = Annotated[
 def solve(
     problem: "Problem",
     sgd: "OnlineAlgorithm",
-    limit: Annotated[LimitName, typer.Option(help="Which limit.")] = "ode",
+    limit: Limit = "ode",
     alpha: Alpha = 20.0,
     dimension: Dimension = 3_000,
     overlap: Overlap = None,
@@ -107,7 +111,7 @@ def solve(
     if simulated is not None:
         columns["simulated risk"] = _record(simulated)["risk"]
     begin = f"a random start in d = {dimension}" if overlap is None else f"overlap {overlap:g}"
-    _print_times(f"{_LIMITS[limit]}, from {begin}", problem, sgd, columns, both)
+    _print_times(f"{registry.PUBLIC[_LIMITS[limit]].title}, from {begin}", problem, sgd, columns, both)
 
 
 @states
@@ -243,11 +247,13 @@ def check(
     raise typer.Exit(0 if result.agrees else 1)
 
 
-def make_limit(name: LimitName, problem: "Problem", sgd: "OnlineAlgorithm", d: int, tolerance: float = 1e-6) -> Any:
+def make_limit(name: str, problem: "Problem", sgd: "OnlineAlgorithm", d: int, tolerance: float = 1e-6) -> Any:
     """The limit of that name; d is for those that depend on it."""
-    if name in ("ode", "gradient-flow"):
-        return (dimfree.ode if name == "ode" else dimfree.gradient_flow)(problem, sgd, tolerance=tolerance)
-    return (dimfree.sde if name == "sde" else dimfree.linear_noise)(problem, sgd, d=d, tolerance=tolerance)
+    if name not in _LIMITS:
+        raise invalid(f"--limit {name} was given; choose one of {', '.join(_LIMITS)}.")
+    limit = registry.load(_LIMITS[name])
+    of_dimension = {"d": d} if "d" in inspect.signature(limit).parameters else {}
+    return limit(problem, sgd, tolerance=tolerance, **of_dimension)
 
 
 def _start(problem: "Problem", dimension: int, overlap: float | None, key: Any) -> "State":

@@ -1,13 +1,13 @@
 """The installation: what is here, and what to cite of it."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 import dimfree
 
 from .. import doctor as findings
-from .dynamics import LimitName, make_limit
+from .dynamics import Limit, make_limit
 from .output import AsJson, plainly, print_json
 from .problem_options import states
 
@@ -36,7 +36,7 @@ def doctor(as_json: AsJson = False) -> None:
 def cite(
     problem: "Problem",
     sgd: "OnlineAlgorithm",
-    limit: Annotated[LimitName, typer.Option(help="The limit that you used.")] = "ode",
+    limit: Limit = "ode",
     as_json: AsJson = False,
 ) -> None:
     """BibTeX of dimfree, and of what a problem rests on.

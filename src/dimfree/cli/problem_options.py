@@ -21,11 +21,11 @@ _CHOSEN = {"width": 1, "learning_rate": 0.1}
 
 
 def _complete(incomplete: str) -> list[str]:
-    return [name for name in map(registry.dashed, registry.NAMES["problem"]) if name.startswith(incomplete)]
+    return [name for name in map(registry.dashed, registry.stated("problem")) if name.startswith(incomplete)]
 
 
-_ONLINE = "online-sgd, momentum, heavy-ball"
-_LISTED = ", ".join(map(registry.dashed, registry.NAMES["problem"])).replace("mixture,", "mixture (in a --file),")
+_ONLINE = "online-sgd, momentum, heavy-ball"  # of the algorithms that a name states, those that use a sample once
+_LISTED = ", ".join(map(registry.dashed, registry.stated("problem"))).replace("mixture,", "mixture (in a --file),")
 
 
 def _file(

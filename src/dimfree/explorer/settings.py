@@ -1,13 +1,15 @@
 """What can be chosen in the explorer."""
 
 import dataclasses
-from collections.abc import Callable
+import json
+from typing import Any
 
 import numpy as np
 
+from .. import registry
 from ..algorithms import OnlineSGD
 from ..errors import InvalidInput, nonnegative_number, positive_integer
-from ..problems import PhaseRetrieval, TwoLayer
+from ..problems import TwoLayer
 
 RUNS = 16
 WIDTHS = (1, 2, 3, 4)
@@ -20,19 +22,29 @@ class Choice:
     """A problem to choose, with what its sliders offer.
 
     - `title`, `words`: what it is called, and what is seen in it.
-    - `make`: the problem, from width and noise; `call`: the same as text.
+    - `problem`: its name in the library, and `arguments`: those that no slider sets.
     - `rates`, `noises`, `alphas`: the steps of the sliders.
     """
 
     title: str
     words: str
-    make: Callable[[int, float], TwoLayer]
-    call: str
+    problem: str
+    arguments: dict[str, Any]
     rates: tuple[float, ...]
     noises: tuple[float, ...]
     alphas: tuple[float, ...]
     default: "Settings"
     log: bool = False
+
+    def make(self, width: int, noise: float) -> TwoLayer:
+        """The problem."""
+        return registry.make("problem", self.problem, {"width": width, **self.arguments, "noise": noise})
+
+    @property
+    def call(self) -> str:
+        """The same as text, to be filled with width and noise."""
+        arguments = "".join(f"{name}={json.dumps(value)}, " for name, value in self.arguments.items())
+        return f"dimfree.{self.problem}(width={{width}}, {arguments}noise={{noise}})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,8 +119,8 @@ PROBLEMS = {
         title="Phase retrieval",
         words="One teacher direction, seen through its square. A random start knows nothing of it, and the square "
         "hides its sign: SGD stays on a plateau of order log(d) before it learns.",
-        make=lambda width, noise: PhaseRetrieval(width=width, noise=noise),
-        call="dimfree.PhaseRetrieval(width={width}, noise={noise})",
+        problem="PhaseRetrieval",
+        arguments={},
         rates=_steps(0.02, 0.4, 0.01),
         noises=_NOISES,
         alphas=_steps(10.0, 100.0, 5.0),
@@ -118,8 +130,8 @@ PROBLEMS = {
         title="Two quadratic teachers",
         words="Two directions, each seen through its square. One student can learn one of them at most; two or more "
         "share them.",
-        make=lambda width, noise: TwoLayer(width, 2, "square", noise=noise),
-        call='dimfree.TwoLayer(width={width}, teacher_width=2, activation="square", noise={noise})',
+        problem="TwoLayer",
+        arguments={"teacher_width": 2, "activation": "square"},
         rates=_steps(0.02, 0.4, 0.01),
         noises=_NOISES,
         alphas=_steps(10.0, 150.0, 5.0),
@@ -129,8 +141,8 @@ PROBLEMS = {
         title="Committee with erf",
         words="Two teacher neurons with the error function. All students first learn what the teachers have in common; "
         "then they wait, alike, until they specialise.",
-        make=lambda width, noise: TwoLayer(width, 2, "erf", noise=noise),
-        call='dimfree.TwoLayer(width={width}, teacher_width=2, activation="erf", noise={noise})',
+        problem="TwoLayer",
+        arguments={"teacher_width": 2, "activation": "erf"},
         rates=_steps(0.5, 10.0, 0.25),
         noises=(0.0, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
         alphas=_steps(10.0, 300.0, 10.0),
@@ -141,8 +153,8 @@ PROBLEMS = {
         title="One direction, erf",
         words="One teacher direction, seen through the error function, which has a linear part: there is no plateau, "
         "and SGD learns at once.",
-        make=lambda width, noise: TwoLayer(width, 1, "erf", noise=noise),
-        call='dimfree.TwoLayer(width={width}, teacher_width=1, activation="erf", noise={noise})',
+        problem="TwoLayer",
+        arguments={"teacher_width": 1, "activation": "erf"},
         rates=_steps(0.25, 10.0, 0.25),
         noises=(0.0, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
         alphas=_steps(5.0, 100.0, 5.0),

@@ -38,6 +38,11 @@ class RescaledLimit:
     labels: tuple[str, ...]
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """The publications that it comes from, for `dimfree.cite`."""
+        return ("benarous2022",)
+
+    @property
     def rank(self) -> int:
         """The rank of the diffusion matrix: in how many directions there is noise."""
         values = np.linalg.eigvalsh(self.diffusion)

@@ -2,12 +2,14 @@
 
 import math
 import typing
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pydantic
 from pydantic import Field
 
+from .. import registry
 from ..errors import InvalidInput, shown
 from ..yaml_files import with_numbers
 
@@ -114,13 +116,27 @@ class DMFT(_Checked):
     flow: bool = True
 
 
+_ANALYSES = {name.rpartition(".")[2]: name for name in registry.stated("analysis")}
+
+
+def _stated_analysis(name: str) -> str:
+    if name not in _ANALYSES:
+        raise ValueError(f"{shown(name)} was given; choose one of {', '.join(_ANALYSES)}")
+    return name
+
+
 class Analysis(_Checked):
     """Any public analysis whose result has numbers as attributes; `quantities` names those to keep."""
 
     name: Literal["analysis"]
-    of: Literal["best_learning_rate", "check", "exit_time", "plateau"]
+    of: Annotated[str, pydantic.AfterValidator(_stated_analysis)]
     quantities: list[QuantityName] = Field(min_length=1, max_length=1_000)
     settings: Settings = {}
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The analysis itself."""
+        return registry.load(_ANALYSES[self.of])
 
 
 class Function(_Checked):

@@ -11,10 +11,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import analysis, checking, limits
+from .. import analysis, limits
 from ..batches import map_in_batches
 from ..errors import InvalidInput
-from ..quadratic import plateau
 from ..solving import solve
 from ..state import State
 from .cells import make_algorithm, make_problem, settings_of
@@ -61,7 +60,7 @@ def one_cell(description: Description, values: dict[str, Any], key: Any) -> dict
             "training_loss_uncertainty": float(solution.standard_error["training_loss"][-1]),
         }
     if isinstance(compute, Analysis):
-        return _numbers(_analysis(compute.of, problem, algorithm, settings, key), compute)
+        return _numbers(_analysed(compute.function, problem, algorithm, settings, key), compute)
     assert isinstance(compute, Function)
     return _numbers(imported(compute.function)(problem, algorithm, key=key, **settings), compute)
 
@@ -85,12 +84,12 @@ def many_cells(description: Description, values: dict[str, Any], keys: Any) -> d
     return {name: found[name] for name in compute.quantities}  # in this order: JAX sorts by name
 
 
-def _analysis(name: str, problem: Any, algorithm: Any, settings: dict[str, Any], key: Any) -> Any:
-    if name == "plateau":
-        return plateau(limits.ode(problem, algorithm), **settings)  # there are none, which it says
-    function = checking.check if name == "check" else getattr(analysis, name)
-    if "key" in inspect.signature(function).parameters:
+def _analysed(function: Callable[..., Any], problem: Any, algorithm: Any, settings: dict[str, Any], key: Any) -> Any:
+    taken = inspect.signature(function).parameters
+    if "key" in taken:
         settings = settings | {"key": key}
+    if "limit" in taken and "problem" not in taken:
+        return function(limits.ode(problem, algorithm), **settings)  # there are none, which it says
     return function(problem, algorithm, **settings)
 
 
