@@ -420,6 +420,14 @@ MUTANTS = (
         "if False:",
         f"{MEMORY}::test_a_step_that_is_not_the_identity_is_refused",
     ),
+    # Equations in symbols.
+    Mutant(
+        "of overlaps of weights and momentum, only one of the two moves",
+        "symbolic/drifts.py",
+        "for moved, row, still, column in ((one, i, other, j), (other, j, one, i)):",
+        "for moved, row, still, column in ((one, i, other, j), (other, j, one, i))[: 1 + (one == other)]:",
+        "tests/equations/test_memory_equations.py -k drift_and_corrector",
+    ),
 )
 
 
