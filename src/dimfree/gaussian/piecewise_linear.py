@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .integrals import ActivationIntegrals
-from .relu import Relu
+from .integrals import ActivationIntegrals, OwnAverages, Smoothed
+from .relu import Relu, own_averages_of_sides, smoothed_sides
 
 
 class PiecewiseLinear(ActivationIntegrals):
@@ -25,7 +25,6 @@ class PiecewiseLinear(ActivationIntegrals):
 
     @property
     def sides(self) -> tuple[float, float]:
-        """The slopes right and left of zero."""
         return self.right, self.left
 
     @property
@@ -35,6 +34,12 @@ class PiecewiseLinear(ActivationIntegrals):
     @property
     def _slopes(self) -> Float[np.ndarray, "2"]:
         return np.array(self.sides)
+
+    def smoothed(self, mean: Float[Array, "nodes p"], variance: Float[Array, " p"]) -> Smoothed:
+        return smoothed_sides(*self.sides, mean, variance)
+
+    def own_averages(self, variance: Float[Array, " p"]) -> OwnAverages:
+        return own_averages_of_sides(*self.sides, variance)
 
     def outputs(self, covariance: Float[Array, "fields fields"]) -> Float[Array, "fields fields"]:
         """A sum over signs of the fields."""

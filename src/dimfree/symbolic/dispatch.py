@@ -6,8 +6,6 @@ from .. import extras
 from ..algorithms.online import OnlineAlgorithm, check_online
 from ..errors import InvalidInput, shown
 from ..gaussian.erf import Erf
-from ..gaussian.polynomial import Polynomial
-from ..gaussian.quadratic import Square
 from ..problems import Problem, SpikedTensor, TwoLayer
 from ..problems.base import check_problem
 from .result import SymbolicLimit
@@ -92,10 +90,7 @@ def equations(
             f"{problem.teacher_activation.name!r}: equations are given where both are the same. dimfree.ode has the "
             "limit in numbers."
         )
-    if isinstance(integrals, Square):
-        coefficients: tuple[float, ...] | None = (0.0, 0.0, 1.0)
-    else:
-        coefficients = integrals.coefficients if isinstance(integrals, Polynomial) else None
+    coefficients = None if integrals is None else integrals.polynomial
     if coefficients is not None and hermite_order is not None:
         raise InvalidInput(
             f"hermite_order = {hermite_order} was given, but the activation {problem.activation.name!r} is a "

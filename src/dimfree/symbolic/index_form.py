@@ -5,7 +5,6 @@ from typing import Any
 
 import sympy
 
-from ..problems import TwoLayer
 from .drifts import first_order, labels, second_order, symbol_of
 from .moments import SymbolicMoments
 from .notation import Alphabet
@@ -16,13 +15,10 @@ from .writing import assignments, function, latex_sum, module
 def conditions(alphabet: Alphabet) -> tuple[str, ...]:
     """What the equations take for granted, in LaTeX."""
     found = []
-    symbolic = alphabet.symbolic_sizes and isinstance(alphabet.problem, TwoLayer)
-    single = alphabet.problem.width == 1 and not symbolic
-    alone = alphabet.problem.teacher_width == 1 and not symbolic
     if alphabet.sphere:
-        found.append(f"{alphabet.name('Q')}{'' if single else '_{jj}'} = 1")
+        found.append(f"{alphabet.name('Q')}{'' if alphabet.p == 1 else '_{jj}'} = 1")
     if alphabet.orthonormal_teachers:
-        found.append(f"{alphabet.name('P')} = {'1' if alone else 'I'}")
+        found.append(f"{alphabet.name('P')} = {'1' if alphabet.k == 1 else 'I'}")
     return (*found, *(rf"{alphabet.letter(family)} = \text{{{family}}}" for family in alphabet.families[2:]))
 
 

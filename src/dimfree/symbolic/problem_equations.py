@@ -38,8 +38,8 @@ def tensor(
             "sizes = 'symbolic' was given with limit = 'linearised'; the rate of M at M = 0 is another for matrices "
             "than for higher orders. Leave out sizes, for the order of the problem."
         )
-    alphabet = Alphabet(problem, algorithm, symbolic_sizes=symbolic, **options)
-    model = Tensor(alphabet)
+    alphabet = Alphabet(problem, algorithm, **options)
+    model = Tensor(alphabet, problem.order, symbolic=symbolic)
     if alphabet.notation.name == "benarous2022":
         if algorithm.sphere or algorithm.own or not alphabet.orthonormal_teachers or limit == "linearised":
             raise InvalidInput(

@@ -16,13 +16,10 @@ from .writing import assignments, function, latex_sum, module
 class Tensor:
     r"""The gradient $-\text{signal}\, v + \text{shrink}\, x$ and its noise, of given or symbolic order."""
 
-    def __init__(self, alphabet: Alphabet):
-        self.alphabet = alphabet
-        order = alphabet.problem.order  # pyright: ignore
-        self.order: Any = (
-            sympy.Symbol("k", integer=True, positive=True) if alphabet.symbolic_sizes else sympy.Integer(order)
-        )
-        if alphabet.symbolic_sizes:
+    def __init__(self, alphabet: Alphabet, order: int, *, symbolic: bool):
+        self.alphabet, self.symbolic = alphabet, symbolic
+        self.order: Any = sympy.Symbol("k", integer=True, positive=True) if symbolic else sympy.Integer(order)
+        if symbolic:
             alphabet.values[self.order] = float(order)
             alphabet.code[self.order] = "order"
         self.Q, self.M, self.P = alphabet.Q(0, 0), alphabet.M(0, 0), alphabet.P(0, 0)
@@ -44,7 +41,7 @@ class Tensor:
             square=[[self.noise]],
             readout=None,
             risk=snr**2 * P**k - 2 * snr * M**k + Q**k,
-            form="powers" if self.alphabet.symbolic_sizes else "polynomial",
+            form="powers" if self.symbolic else "polynomial",
         )
 
     def covariance(self) -> sympy.Matrix:
@@ -128,5 +125,5 @@ def in_statistics(alphabet: Alphabet, model: Tensor, limit: str) -> SymbolicLimi
         _lines=lambda: tuple(lines),
         _conditions=("u_1 = m", r"u_2 = r_\perp^2"),
         _source=source,
-        _symbolic=alphabet.symbolic_sizes,
+        _symbolic=model.symbolic,
     )
