@@ -441,6 +441,14 @@ MUTANTS = (
         "frequencies, reaches = 0.5 * self.table[:, row, column]",
         "tests/test_functions.py::test_the_grid_follows_the_numbers_of_a_function",
     ),
+    # Equations in symbols.
+    Mutant(
+        "of overlaps of weights and momentum, only one of the two moves",
+        "symbolic/drifts.py",
+        "for moved, row, still, column in ((one, i, other, j), (other, j, one, i)):",
+        "for moved, row, still, column in ((one, i, other, j), (other, j, one, i))[: 1 + (one == other)]:",
+        "tests/equations/test_memory_equations.py -k drift_and_corrector",
+    ),
 )
 
 

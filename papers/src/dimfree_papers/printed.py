@@ -21,7 +21,7 @@ class PrintedEquation:
 
     - `where`: the place, such as `"eq. (33b)"`.
     - `statement`: what it says, in words.
-    - `printed`, `derived`: right-hand sides, one expression (sympy or `Words`) or several.
+    - `printed`, `derived`: right-hand sides, one expression (sympy or `MatrixPolynomial`) or several.
     - `correction`: the equation as it should be, in words or LaTeX, and `corrected` its right-hand sides.
     - `remark`: what a reader should know of how it was compared.
     - `latex`: how an expression is written.
@@ -44,14 +44,14 @@ class PrintedEquation:
         """What the derived right-hand sides have more than these; those that are the same are left out."""
         import sympy
 
-        from dimfree.symbolic import Words
+        from dimfree.symbolic import MatrixPolynomial
 
         sides, derived = _several(side), _several(self.derived)
         if len(sides) != len(derived):
             raise ValueError(f"{self.where}: {len(sides)} and {len(derived)} expressions cannot be compared.")
         found = []
         for one, other in zip(derived, sides, strict=True):
-            if isinstance(one, Words) or isinstance(other, Words):
+            if isinstance(one, MatrixPolynomial) or isinstance(other, MatrixPolynomial):
                 rest = other * -1 + one
                 found += [] if rest.is_zero else [rest]
             else:
@@ -69,10 +69,10 @@ class PrintedEquation:
         """What to multiply the printed right-hand sides by, where a number or a parameter is all that is wrong."""
         import sympy
 
-        from dimfree.symbolic import Words
+        from dimfree.symbolic import MatrixPolynomial
 
         sides, derived = _several(self.printed), _several(self.derived)
-        if any(isinstance(side, Words) or side == 0 for side in (*sides, *derived)):
+        if any(isinstance(side, MatrixPolynomial) or side == 0 for side in (*sides, *derived)):
             return None
         ratios = {sympy.cancel(one / other) for one, other in zip(derived, sides, strict=True)}
         if len(ratios) != 1:

@@ -13,7 +13,6 @@ from ..batches import map_in_batches
 from ..errors import InvalidInput
 from ..gaussian.grids import Grid, average_over_grid
 from ..gaussian.means import FieldRule, gaussian_mean
-from ..gaussian.relu import Relu
 from ..gaussian.relu_curvature import relu_derivatives
 from ..gaussian.rules import Averaging, Rule, Trapezoid, bound_on_error
 from ..problems import FieldProblem, Problem, TwoLayer
@@ -74,7 +73,8 @@ _jitted_derivatives = eqx.filter_jit(weight_derivatives)
 
 def is_relu(problem: Problem) -> bool:
     """Whether the second derivatives at coinciding students and teachers are those of ReLUs, which are known."""
-    return isinstance(problem, TwoLayer) and isinstance(problem.closed_integrals, Relu)
+    integrals = problem.closed_integrals if isinstance(problem, TwoLayer) else None
+    return integrals is not None and integrals.is_relu
 
 
 def derivative_rule(problem: Problem) -> Rule | Trapezoid | None:

@@ -10,14 +10,14 @@ from .output import AsJson, invalid, print_json
 from .problem_options import states
 
 if TYPE_CHECKING:
-    from ..algorithms import OnlineSGD
+    from ..algorithms import OnlineAlgorithm
     from ..problems import Problem
 
 
 @states
 def equations(
     problem: "Problem",
-    sgd: "OnlineSGD",
+    algorithm: "OnlineAlgorithm",
     limit: Annotated[Literal["ode", "sde", "linearised"], typer.Option(help="Which limit.")] = "ode",
     notation: Annotated[
         str, typer.Option(metavar="NAME", help="Ours (dimfree), or that of a source, such as arnaboldi2023.")
@@ -39,11 +39,12 @@ def equations(
 
     Exit codes: 0 done, 2 bad input, 130 interrupted.
 
-    Example: dimfree equations --width 2 --sphere --latex
+    Examples: dimfree equations --width 2 --sphere --latex; dimfree equations --algorithm momentum --momentum-rate 0.4
+    --forgetting 2
     """
     if latex + python + as_json > 1:
         raise invalid("--latex, --python and --json were given together; choose one.")
-    found = dimfree.equations(problem, sgd, limit, notation=notation, sizes=sizes, hermite_order=hermite_order)
+    found = dimfree.equations(problem, algorithm, limit, notation=notation, sizes=sizes, hermite_order=hermite_order)
     if as_json:
         print_json("equations", **found.to_dict())
     elif latex:

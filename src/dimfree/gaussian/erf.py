@@ -2,10 +2,13 @@
 
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import erf
 from jaxtyping import Array, Float
 
 from .arcsine import arcsine
-from .integrals import ActivationIntegrals, map_pairs
+from .integrals import ActivationIntegrals, OwnAverages, Smoothed, map_pairs
+
+_OWEN = np.polynomial.legendre.leggauss(12)
 
 
 class Erf(ActivationIntegrals):
@@ -71,3 +74,41 @@ class Erf(ActivationIntegrals):
             return (2 / np.pi) ** 2 * total / jnp.sqrt(determinant)
 
         return map_pairs(pair, width, numbers=len(first))
+
+    def smoothed(self, mean: Float[Array, "nodes p"], variance: Float[Array, " p"]) -> Smoothed:
+        widened = 1 + variance
+        at = mean / jnp.sqrt(widened)
+        slope = jnp.sqrt(2 / (np.pi * widened)) * jnp.exp(-0.5 * at**2)
+        ratio = variance / widened
+        # Under the weight g'^2 the field stays Gaussian, with mean and variance divided by 1 + 2 q.
+        tilt = 1 + 2 * variance
+        slope_square = 2 / np.pi / jnp.sqrt(tilt) * jnp.exp(-(mean**2) / tilt)
+        # E[g^2] = 1 - 8 T(h, b) with Owen's function T(h, b) = int_0^b exp(-h^2 (1 + x^2) / 2) / (1 + x^2) dx / (2 pi).
+        end = 1 / jnp.sqrt(tilt)
+        owen = jnp.zeros_like(mean)
+        for node, weight in zip(*_OWEN, strict=True):
+            x = end * (1 + node) / 2
+            owen += weight / 2 * end * jnp.exp(-0.5 * at**2 * (1 + x**2)) / (1 + x**2)
+        return Smoothed(
+            output=erf(at / np.sqrt(2.0)),
+            slope=slope,
+            curvature=-ratio * mean * slope,
+            slope_curvature=ratio * (at**2 - 1) * slope,
+            second_curvature=-(ratio**2) * mean * (at**2 - 3) * slope,
+            output_square=1 - 4 / np.pi * owen,
+            slope_square=slope_square,
+            slope_square_output=slope_square * erf(mean / jnp.sqrt(2 * tilt * (tilt + variance))),
+        )
+
+    def own_averages(self, variance: Float[Array, " p"]) -> OwnAverages:
+        tilted = variance / (1 + 2 * variance)
+        return OwnAverages(
+            output_square=_square(variance),
+            growth=2 / np.pi / ((1 + variance) * jnp.sqrt(1 + 2 * variance)),
+            slope_square_output_square=2 / np.pi / jnp.sqrt(1 + 2 * variance) * _square(tilted),
+        )
+
+
+def _square(variance):
+    """The mean of the squared output at a field of this variance."""
+    return 2 / np.pi * jnp.arcsin(variance / (1 + variance))

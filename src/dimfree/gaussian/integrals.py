@@ -21,6 +21,38 @@ class NetworkAverages(eqx.Module):
     gradient_square: Float[Array, "width width"]
 
 
+class Smoothed(eqx.Module):
+    r"""Averages over a field $\lambda \sim N(\mu, q)$, with $A(\mu) = \mathbb{E}[g(\lambda)]$.
+
+    - `output`: $A$, and `slope`: $A' = \mathbb{E}[g']$;
+    - `curvature`: $q A'' = \mathbb{E}[g' (\lambda - \mu)]$, `slope_curvature`: $q A'''$, `second_curvature`:
+      $q^2 A''''$. With these powers of $q$ they exist for activations with kinks, and for $q = 0$;
+    - `output_square`: $\mathbb{E}[g^2]$, `slope_square`: $\mathbb{E}[g'^2]$, `slope_square_output`:
+      $\mathbb{E}[g'^2 g]$.
+    """
+
+    output: Float[Array, "*shape"]
+    slope: Float[Array, "*shape"]
+    curvature: Float[Array, "*shape"]
+    slope_curvature: Float[Array, "*shape"]
+    second_curvature: Float[Array, "*shape"]
+    output_square: Float[Array, "*shape"]
+    slope_square: Float[Array, "*shape"]
+    slope_square_output: Float[Array, "*shape"]
+
+
+class OwnAverages(eqx.Module):
+    r"""Averages over a neuron's whole field $\lambda \sim N(0, Q)$, for what it does to itself.
+
+    - `output_square`: $v(Q) = \mathbb{E}[g^2]$, and `growth`: $v'(Q) = \mathbb{E}[(g g')']$;
+    - `slope_square_output_square`: $\mathbb{E}[g'^2 g^2]$.
+    """
+
+    output_square: Float[Array, " p"]
+    growth: Float[Array, " p"]
+    slope_square_output_square: Float[Array, " p"]
+
+
 class ActivationIntegrals(eqx.Module):
     r"""The Gaussian averages of an activation $g$ that the dynamics of a two-layer network needs.
 
@@ -34,6 +66,24 @@ class ActivationIntegrals(eqx.Module):
     - `weights`: $c$, those of the fields in $e_0$, shape `(fields,)`.
     - `width`: the number of students.
     """
+
+    @property
+    def polynomial(self) -> tuple[float, ...] | None:
+        """The coefficients of the activation, from the constant upwards, where it is a polynomial."""
+        return None
+
+    @property
+    def is_relu(self) -> bool:
+        """Whether the activation is the ReLU."""
+        return False
+
+    def smoothed(self, mean: Float[Array, "nodes p"], variance: Float[Array, " p"]) -> Smoothed | None:
+        """The averages of one field about its mean, where they are closed forms."""
+        return None
+
+    def own_averages(self, variance: Float[Array, " p"]) -> OwnAverages | None:
+        """The averages of one field by itself, where they are closed forms."""
+        return None
 
     @abc.abstractmethod
     def outputs(self, covariance: Float[Array, "fields fields"]) -> Float[Array, "fields fields"]:

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..functions import Function, trials
-from .integrals import ActivationIntegrals
-from .relu import Relu
+from .integrals import ActivationIntegrals, OwnAverages, Smoothed
+from .relu import Relu, own_averages_of_sides, smoothed_sides
 
 
 class PiecewiseLinear(ActivationIntegrals):
@@ -33,17 +33,20 @@ class PiecewiseLinear(ActivationIntegrals):
             self.moving = jnp.stack([jnp.asarray(right), jnp.asarray(left)])
 
     @property
-    def sides(self) -> tuple[Any, Any]:
-        """The slopes right and left of zero."""
-        return tuple(self._slopes) if self.known is None else self.known
-
-    @property
     def _slopes(self) -> Any:
         return np.array(self.known) if self.moving is None else self.moving
 
     @property
     def _outputs(self) -> Any:
         return self._slopes * np.array([1.0, -1.0])
+
+    def smoothed(self, mean: Float[Array, "nodes p"], variance: Float[Array, " p"]) -> Smoothed:
+        right, left = self._slopes
+        return smoothed_sides(right, left, mean, variance)
+
+    def own_averages(self, variance: Float[Array, " p"]) -> OwnAverages:
+        right, left = self._slopes
+        return own_averages_of_sides(right, left, variance)
 
     def outputs(self, covariance: Float[Array, "fields fields"]) -> Float[Array, "fields fields"]:
         """A sum over signs of the fields."""

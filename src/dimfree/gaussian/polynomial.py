@@ -36,6 +36,10 @@ class Polynomial(ActivationIntegrals):
         self.coefficients = tuple(trimmed)
 
     @property
+    def polynomial(self) -> tuple[float, ...]:
+        return self.coefficients
+
+    @property
     def degree(self) -> int:
         """The degree of the polynomial."""
         return len(self.coefficients) - 1

@@ -16,6 +16,10 @@ class Square(ActivationIntegrals):
     Source: Arnaboldi et al., "Escaping mediocrity", 2023, Appendix A.2, in matrix form.
     """
 
+    @property
+    def polynomial(self) -> tuple[float, ...]:
+        return (0.0, 0.0, 1.0)
+
     def outputs(self, covariance: Float[Array, "fields fields"]) -> Float[Array, "fields fields"]:
         r"""$\mathbb{E}[u_s^2 u_t^2] = C_{ss} C_{tt} + 2 C_{st}^2$."""
         variances = jnp.diag(covariance)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import ndtr
 from jaxtyping import Array, Float, Int
 
-from .integrals import ActivationIntegrals
+from .integrals import ActivationIntegrals, OwnAverages, Smoothed
 
 DUPLICATE = 1e-15  # 1 - correlation^2 below this is rounding: the two fields are taken as one (or as opposite)
 
@@ -29,6 +30,16 @@ class Relu(ActivationIntegrals):
     Sources: Cho & Saul, NeurIPS 2009, Section 2; Tallis, J. R. Stat. Soc. B 23, 223 (1961); Plackett, Biometrika 41,
     351 (1954).
     """
+
+    @property
+    def is_relu(self) -> bool:
+        return True
+
+    def smoothed(self, mean: Float[Array, "nodes p"], variance: Float[Array, " p"]) -> Smoothed:
+        return smoothed_sides(1.0, 0.0, mean, variance)
+
+    def own_averages(self, variance: Float[Array, " p"]) -> OwnAverages:
+        return own_averages_of_sides(1.0, 0.0, variance)
 
     def outputs(self, covariance: Float[Array, "fields fields"]) -> Float[Array, "fields fields"]:
         r"""$\mathbb{E}[g(u_s) g(u_t)] = \tfrac{1}{2\pi} \Big( \sqrt{C_{ss} C_{tt} - C_{st}^2}
@@ -275,3 +286,33 @@ def _sum_in_batches(
     # Recomputing in reverse mode keeps the memory bounded there too.
     step = jax.checkpoint(lambda carry, members: (carry + function(members), None))
     return jax.lax.scan(step, total, jnp.asarray(sets[: whole * batch].reshape(whole, batch, -1)))[0]
+
+
+def smoothed_sides(right: float, left: float, mean, variance) -> Smoothed:
+    """`ActivationIntegrals.smoothed` of a function with these slopes right and left of zero."""
+    root = jnp.sqrt(variance)
+    # Beyond 38 standard deviations the density is zero in double precision, also where there is no spread at all.
+    at = jnp.clip(mean / jnp.maximum(root, 1e-150), -38.0, 38.0)
+    above, below = ndtr(at), ndtr(-at)
+    density = jnp.exp(-0.5 * at**2) / np.sqrt(2 * np.pi)
+    # The ReLU of the field and of its negative, of which all is a sum.
+    positive, negative = mean * above + root * density, -mean * below + root * density
+    second = mean**2 + variance
+    kink = right - left
+    return Smoothed(
+        output=right * positive - left * negative,
+        slope=right * above + left * below,
+        curvature=kink * root * density,
+        slope_curvature=-kink * at * density,
+        second_curvature=kink * root * (at**2 - 1) * density,
+        output_square=right**2 * (second * above + mean * root * density)
+        + left**2 * (second * below - mean * root * density),
+        slope_square=right**2 * above + left**2 * below,
+        slope_square_output=right**3 * positive - left**3 * negative,
+    )
+
+
+def own_averages_of_sides(right: float, left: float, variance) -> OwnAverages:
+    """`ActivationIntegrals.own_averages` of a function with these slopes right and left of zero."""
+    squares, fourths = (right**n + left**n for n in (2, 4))
+    return OwnAverages(squares * variance / 2, jnp.full_like(variance, squares / 2), fourths * variance / 2)

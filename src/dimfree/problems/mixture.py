@@ -14,7 +14,6 @@ from ..errors import InvalidInput, check_finite, is_concrete, neurons, real_arra
 from ..functions import Function, as_function
 from ..gaussian.activations import Activation, as_activation
 from ..gaussian.probing import probe
-from ..gaussian.relu import Relu
 from ..gaussian.resolution import Features, Resolution
 from ..gaussian.two_relus import ReluAverages, relu_averages
 from ..printing import as_call
@@ -210,7 +209,8 @@ class Mixture(FieldProblem):
 
     @property
     def _is_small_relu(self) -> bool:
-        return isinstance(self.activation.integrals, Relu) and self.width <= 2 and self.outputs == ()
+        integrals = self.activation.integrals
+        return integrals is not None and integrals.is_relu and self.width <= 2 and self.outputs == ()
 
     def known_moments(self, state: State) -> Moments | None:
         """For one or two ReLU neurons, averages over the student fields; teacher fields follow by Stein's lemma."""

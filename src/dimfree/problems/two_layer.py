@@ -17,7 +17,7 @@ from ..gaussian.activations import Activation, as_activation
 from ..gaussian.integrals import ActivationIntegrals
 from ..gaussian.probing import probe
 from ..gaussian.products import ProductIntegrals
-from ..gaussian.quadratic import Square, quartic_moments
+from ..gaussian.quadratic import quartic_moments
 from ..gaussian.resolution import Features, Resolution, finest, highest_degree, known_degree, loss_resolution
 from ..gaussian.rules import Averaging, Rule, Trapezoid
 from ..gaussian.smoothing import exact_nodes
@@ -308,7 +308,7 @@ class TwoLayer(Network):
 
     @property
     def knows_second_moments(self) -> bool:
-        return isinstance(self.closed_integrals, Square)
+        return self.closed_integrals is not None and self.closed_integrals.polynomial == (0.0, 0.0, 1.0)
 
     def known_second_moments(self, state: State) -> Float[Array, "m m"] | None:
         r"""For quadratic networks: all products are $\mathbb{E}[e^n u_a u_b u_c u_d]$ with n = 2, 3, 4."""

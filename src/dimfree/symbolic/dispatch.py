@@ -3,12 +3,9 @@
 from typing import Any, Literal
 
 from .. import extras
-from ..algorithms import OnlineSGD
-from ..algorithms.online import check_online_sgd
+from ..algorithms.online import OnlineAlgorithm, check_online
 from ..errors import InvalidInput, shown
 from ..gaussian.erf import Erf
-from ..gaussian.polynomial import Polynomial
-from ..gaussian.quadratic import Square
 from ..problems import Problem, SpikedTensor, TwoLayer
 from ..problems.base import check_problem
 from .result import SymbolicLimit
@@ -19,7 +16,7 @@ LIMITS = ("ode", "sde", "linearised")
 
 def equations(
     problem: Problem,
-    algorithm: OnlineSGD,
+    algorithm: OnlineAlgorithm,
     limit: Literal["ode", "sde", "linearised"] = "ode",
     *,
     notation: str = "dimfree",
@@ -36,7 +33,8 @@ def equations(
     **Arguments:**
 
     - `problem`: a `TwoLayer` (or `PhaseRetrieval`, `SingleIndex` with one activation) or a `SpikedTensor`.
-    - `algorithm`: an `OnlineSGD`.
+    - `algorithm`: an `OnlineSGD`, `Momentum`, `Averaged`, `WeightDecay`, or any other that states a move only. A
+      `HeavyBall` is written as what it becomes as d grows, SGD at another rate.
     - `limit`: `"ode"`; `"sde"`, with the covariance that a run gains per unit of time; `"linearised"`, with the rates
       at which overlaps leave the plateau $Q = q I$, $M = 0$.
     - `notation`: `"dimfree"`, or the symbols and the clock of a source: `"arnaboldi2023"`, `"bocchi2026"`,
@@ -57,7 +55,14 @@ def equations(
         24*\gamma*m**3 - 24*\gamma*m - 4*m**3 + 4*m
     """
     check_problem(problem)
-    check_online_sgd(algorithm)
+    check_online(algorithm)
+    if algorithm.transform is not None:
+        raise InvalidInput(
+            f"{algorithm!r} changes the slopes of the loss before they are used (used_slopes): averages over them have "
+            "no closed form. Equations are given for algorithms that state a move only; dimfree.ode has the limit in "
+            "numbers."
+        )
+    algorithm = algorithm.slow
     if limit not in LIMITS:
         raise InvalidInput(f"limit = {shown(limit)} was given; choose one of {', '.join(LIMITS)}.")
     if sizes not in (None, "symbolic", "given"):
@@ -85,10 +90,7 @@ def equations(
             f"{problem.teacher_activation.name!r}: equations are given where both are the same. dimfree.ode has the "
             "limit in numbers."
         )
-    if isinstance(integrals, Square):
-        coefficients: tuple[float, ...] | None = (0.0, 0.0, 1.0)
-    else:
-        coefficients = integrals.coefficients if isinstance(integrals, Polynomial) else None
+    coefficients = None if integrals is None else integrals.polynomial
     if coefficients is not None and hermite_order is not None:
         raise InvalidInput(
             f"hermite_order = {hermite_order} was given, but the activation {problem.activation.name!r} is a "

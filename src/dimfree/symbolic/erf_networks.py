@@ -1,16 +1,20 @@
 """Committees of error functions: averages in closed form, with the Saad-Solla integrals."""
 
+import collections
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import sympy
 
+from ..state import STUDENTS, TEACHERS
 from .committees import Committee
 from .moments import SymbolicMoments
+from .notation import Alphabet
 from .writing import latex_terms
 
 Covariance = Callable[[Any, Any], Any]
+latex = functools.partial(sympy.latex, inv_trig_style="full")
 
 
 def output_average(C: Covariance, a: Any, b: Any) -> Any:
@@ -60,7 +64,8 @@ class ErfNetwork(Committee):
         """All means."""
         C, c, p = self.overlap, self.weights, self.alphabet.problem.width
         fields, students = range(len(c)), range(p)
-        mean = [[c[i] * sum(c[s] * gradient_average(C, i, b, s) for s in fields) for b in fields] for i in students]
+        vectors = range(len(self.vectors))
+        mean = [[c[i] * sum(c[s] * gradient_average(C, i, b, s) for s in fields) for b in vectors] for i in students]
         square: list[list[Any]] = [[0] * p for _ in students]
         for i in students:
             for j in range(i, p):
@@ -71,8 +76,7 @@ class ErfNetwork(Committee):
         outputs = {(s, t): output_average(C, s, t) for s in fields for t in fields}
         risk = sum(c[s] * c[t] * outputs[s, t] for s in fields for t in fields)
         return SymbolicMoments(
-            student=[row[:p] for row in mean],
-            teacher=[row[p:] for row in mean],
+            along=self.by_family(mean),
             square=square,
             readout=[self.scale * sum(c[s] * outputs[i, s] for s in fields) for i in students],
             risk=(risk + self.alphabet.noise) / 2,
@@ -82,39 +86,25 @@ class ErfNetwork(Committee):
     def lines(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """LaTeX of the system for any widths, as sums of the integrals, and of the integrals."""
         alphabet, notation = self.alphabet, self.alphabet.notation
-        latex = functools.partial(sympy.latex, inv_trig_style="full")
         clock = notation.clock
-        speed = latex(alphabet.alpha_per_clock * alphabet.learning_rate / alphabet.batch_size)
-        second = latex(alphabet.alpha_per_clock * alphabet.learning_rate**2 / alphabet.batch_size**2)
         Q, M = alphabet.name("Q"), alphabet.name("M")
-        noise = "" if alphabet.noise == 0 else rf" + {latex(alphabet.noise)} J_2(i, l)"
-        ridge = latex(alphabet.ridge)
-        on_M = "" if alphabet.ridge == 0 else rf" - {speed} {ridge} {M}_{{ir}}"
-        on_Q = "" if alphabet.ridge == 0 else rf" - 2 \, {speed} {ridge} {Q}_{{il}}"
-        psi, phi = (
-            (r"\Psi_{ir}", r"\Phi_{il}")
-            if alphabet.sphere
-            else (_rate(f"{M}_{{ir}}", clock), _rate(f"{Q}_{{il}}", clock))
-        )
         lines: list[tuple[str, tuple[str, ...]]] = []
+        names = {"M": _rate(f"{M}_{{ir}}", clock), "Q": _rate(f"{Q}_{{il}}", clock)}
         if alphabet.sphere:
             lines += [
-                (_rate(f"{M}_{{ir}}", clock), (rf"\Psi_{{ir}} - \tfrac12 {M}_{{ir}} \Phi_{{ii}}",)),
-                (
-                    _rate(f"{Q}_{{il}}", clock),
-                    (rf"\Phi_{{il}} - \tfrac12 {Q}_{{il}} \bigl( \Phi_{{ii}} + \Phi_{{ll}} \bigr)",),
-                ),
+                (names["M"], (rf"\Psi_{{ir}} - \tfrac12 {M}_{{ir}} \Phi_{{ii}}",)),
+                (names["Q"], (rf"\Phi_{{il}} - \tfrac12 {Q}_{{il}} \bigl( \Phi_{{ii}} + \Phi_{{ll}} \bigr)",)),
             ]
-        lines += [
-            (psi, (rf"-{speed} \, c_i \sum_s c_s \, I_3(i, r^*, s){on_M}",)),
-            (
-                phi,
-                (
-                    rf"-{speed} \sum_s c_s \bigl[ c_i \, I_3(i, l, s) + c_l \, I_3(l, i, s) \bigr]{on_Q}",
-                    rf"+ {second} \, c_i c_l \Bigl[ \sum_{{s, t}} c_s c_t \, I_4(i, l, s, t){noise} \Bigr]",
-                ),
-            ),
-        ]
+            names = {"M": r"\Psi_{ir}", "Q": r"\Phi_{il}"}
+        pairs = {entries.name: entries.pair for entries in alphabet.coordinates.entries}
+        lines += [(names[field], self._sides(*pairs[field])) for field in ("M", "Q")]
+        for one, other in list(pairs.values())[2:]:
+            second = "r" if other == TEACHERS else "l"
+            overlap, side = self._indexed(one, "i", other, second), self._sides(one, other)
+            if alphabet.sphere and other == STUDENTS:
+                side = (*side, rf"- \tfrac12 {overlap} \Phi_{{ll}}")
+            lines.append((_rate(overlap, clock), side))
+        ridge = latex(alphabet.ridge)
         if alphabet.trained:
             factor = latex(alphabet.alpha_per_clock * alphabet.readout_rate / alphabet.batch_size)
             inner = r"\tfrac{c_i}{a_i} \sum_s c_s \, I_2(i, s)"
@@ -145,6 +135,54 @@ class ErfNetwork(Committee):
             lines.append((latex(size), latex_terms(determinant + _reduced(C, determinant, "a", "b", name, name))))
         return tuple(lines)
 
+    def _indexed(self, one: str, i: str, other: str, j: str) -> str:
+        """The overlap of two vectors, of any numbers i and j."""
+        pairs = {entries.pair: entries.name for entries in self.alphabet.coordinates.entries}
+        if (one, other) not in pairs:
+            one, i, other, j = other, j, one, i
+        if one == other:
+            i, j = min(i, j), max(i, j)
+        base, _, above = self.alphabet.name(pairs[one, other]).partition("^")
+        return f"{base}_{{{i}{j}}}" + (f"^{above}" if above else "")
+
+    def _sides(self, one: str, other: str) -> tuple[str, ...]:
+        """LaTeX of the drift of overlaps of two families, without the sphere: what pulls, what drags, the corrector."""
+        alphabet, (i, j) = self.alphabet, ("i", "r" if other == TEACHERS else "l")
+        move, per_step = alphabet.move, alphabet.alpha_per_clock / alphabet.batch_size
+        both = ((one, i, other, j), (other, j, one, i))
+        pulls: list[str] = []
+        if one == other and one in move.pull:
+            sign, front = _front(per_step * move.pull[one])
+            terms = (rf"c_{row} \, I_3({row}, {_field(alphabet, one, column)}, s)" for _, row, _, column in both)
+            pulls.append(rf"{sign}{front} \sum_s c_s \bigl[ {' + '.join(terms)} \bigr]")
+        for moved, row, still, column in both:
+            if moved in move.pull and one != other:
+                sign, front = _front(per_step * move.pull[moved], r" \, ")
+                pulls.append(rf"{sign}{front}c_{row} \sum_s c_s \, I_3({row}, {_field(alphabet, still, column)}, s)")
+        dragged = collections.Counter(
+            (self._indexed(along, row, still, column), number, move.pull.get(moved))
+            for moved, row, still, column in both
+            for (family, along), number in move.drag.items()
+            if family == moved
+        )
+        drags: list[str] = []
+        for (overlap, number, pull), times in dragged.items():
+            sign, front = _front(per_step * number)
+            is_ridge = pull is not None and pull.free_symbols and sympy.denom(sympy.cancel(number / pull)) == 1
+            if is_ridge:
+                front = f"{_front(per_step * pull)[1]} {_front(sympy.cancel(number / pull))[1]}".strip()
+            text = sign + " ".join(filter(None, (r"2 \," if times == 2 else "", front, overlap)))
+            (pulls if is_ridge else drags).append(text)
+        lines = [pulls, drags]
+        if one in move.pull and other in move.pull:
+            second = per_step * move.pull[one] * move.pull[other] / alphabet.batch_size
+            sign, front = _front(second, r" \, ")
+            noise = "" if alphabet.noise == 0 else rf" + {latex(alphabet.noise)} J_2(i, l)"
+            squares = rf"\Bigl[ \sum_{{s, t}} c_s c_t \, I_4(i, l, s, t){noise} \Bigr]"
+            lines.append([f"{sign}{front}c_i c_l {squares}"])
+        first, *others = [line for line in lines if line] or [["0"]]
+        return (first[0] + _signed(first[1:]), *(_signed(line).lstrip() for line in others))
+
     def conditions(self) -> tuple[str, ...]:
         """What the symbols of the general form mean."""
         alphabet = self.alphabet
@@ -154,8 +192,14 @@ class ErfNetwork(Committee):
         }
         own, teacher = mean.get(alphabet.network.normalisation, ("a", "-a^*"))
         Q, M, P = (alphabet.name(field) for field in ("Q", "M", "P"))
+        unseen = (
+            rf"C_{{s\, {_field(alphabet, family, 'l')}}} = \bigl( {self._indexed(family, 'l', STUDENTS, 'i')}, "
+            rf"{self._indexed(family, 'l', TEACHERS, 'r')} \bigr)"
+            for family in alphabet.families[2:]
+        )
         return (
             rf"C = \begin{{pmatrix}} {Q} & {M} \\ {M}^\top & {P} \end{{pmatrix}}",
+            *unseen,
             rf"c = \bigl( {own}, {teacher} \bigr)",
             *(("a = 1",) if alphabet.unit_readout else ()),
             *(("a^* = 1",) if alphabet.unit_teacher_readout else ()),
@@ -164,3 +208,23 @@ class ErfNetwork(Committee):
 
 def _rate(name: str, clock: str) -> str:
     return rf"\frac{{d {name}}}{{d {clock}}}"
+
+
+def _front(number: Any, gap: str = "") -> tuple[str, str]:
+    """A factor as its sign and its LaTeX with a gap behind it; nothing for one."""
+    terms = sympy.Add.make_args(sympy.expand(number))
+    negative = all(term.could_extract_minus_sign() for term in terms)
+    size = sympy.together(-sympy.Add(*terms)) if negative else number
+    text = rf"\left({latex(size)}\right)" if size.is_Add else latex(size)
+    return "-" if negative else "", "" if size == 1 else text + gap
+
+
+def _field(alphabet: Alphabet, family: str, index: str) -> str:
+    """The field of a vector, of any number."""
+    above = {STUDENTS: "", TEACHERS: "^*"}.get(family, f"^{{{alphabet.letter(family)}}}")
+    return f"{index}{above}"
+
+
+def _signed(pieces: list[str]) -> str:
+    """Pieces of a sum, each with its sign in front."""
+    return "".join(f" - {each[1:]}" if each.startswith("-") else f" + {each}" for each in pieces)

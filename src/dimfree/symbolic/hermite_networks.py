@@ -126,7 +126,10 @@ class HermiteNetwork(Committee):
         fields, students = range(len(c)), range(p)
         product = functools.cache(self.product)
         mean = [
-            [c[i] * sum(c[s] * product((i, slope), (b, field), (s, value)) for s in fields) for b in fields]
+            [
+                c[i] * sum(c[s] * product((i, slope), (b, field), (s, value)) for s in fields)
+                for b in range(len(self.vectors))
+            ]
             for i in students
         ]
         square: list[list[Any]] = [[0] * p for _ in students]
@@ -138,8 +141,7 @@ class HermiteNetwork(Committee):
                 square[i][j] = square[j][i] = c[i] * c[j] * total
         outputs = {(s, t): product((s, value), (t, value)) for s in fields for t in fields}
         return SymbolicMoments(
-            student=[row[:p] for row in mean],
-            teacher=[row[p:] for row in mean],
+            along=self.by_family(mean),
             square=square,
             readout=[self.scale * sum(c[s] * outputs[i, s] for s in fields) for i in students],
             risk=(sum(c[s] * c[t] * outputs[s, t] for s in fields for t in fields) + self.alphabet.noise) / 2,

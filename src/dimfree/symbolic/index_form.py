@@ -5,30 +5,21 @@ from typing import Any
 
 import sympy
 
-from ..problems import TwoLayer
-from .drifts import Label, first_order, labels, second_order, symbol_of
+from .drifts import first_order, labels, second_order, symbol_of
 from .moments import SymbolicMoments
 from .notation import Alphabet
 from .result import Lines, SymbolicLimit
 from .writing import assignments, function, latex_sum, module
 
 
-def key_of(label: Label) -> str:
-    """The name that the library has for a coordinate, such as `Q[0,1]`."""
-    return f"{label[0]}[{','.join(str(index) for index in label[1:])}]"
-
-
 def conditions(alphabet: Alphabet) -> tuple[str, ...]:
     """What the equations take for granted, in LaTeX."""
     found = []
-    symbolic = alphabet.symbolic_sizes and isinstance(alphabet.problem, TwoLayer)
-    single = alphabet.problem.width == 1 and not symbolic
-    alone = alphabet.problem.teacher_width == 1 and not symbolic
     if alphabet.sphere:
-        found.append(f"{alphabet.name('Q')}{'' if single else '_{jj}'} = 1")
+        found.append(f"{alphabet.name('Q')}{'' if alphabet.p == 1 else '_{jj}'} = 1")
     if alphabet.orthonormal_teachers:
-        found.append(f"{alphabet.name('P')} = {'1' if alone else 'I'}")
-    return tuple(found)
+        found.append(f"{alphabet.name('P')} = {'1' if alphabet.k == 1 else 'I'}")
+    return (*found, *(rf"{alphabet.letter(family)} = \text{{{family}}}" for family in alphabet.families[2:]))
 
 
 def in_indices(
@@ -48,10 +39,9 @@ def in_indices(
     """
     per_clock, batch = alphabet.alpha_per_clock, alphabet.batch_size
     flow, corrector = first_order(alphabet, moments), second_order(alphabet, moments)
-    order = labels(alphabet)
-    symbols = {key_of(label): symbol_of(alphabet, label) for label in order}
-    corrections = {key_of(label): moments.simplified(per_clock * corrector[label]) for label in order}
-    drift = {key_of(label): moments.simplified(per_clock * (flow[label] + corrector[label])) for label in order}
+    symbols = {name: symbol_of(alphabet, label) for name, label in labels(alphabet).items()}
+    corrections = {name: moments.simplified(per_clock * corrector[name]) for name in symbols}
+    drift = {name: moments.simplified(per_clock * (flow[name] + corrector[name])) for name in symbols}
     risk = moments.simplified(alphabet.notation.risk_factor * moments.risk)
     if covariance is not None:
         factor = per_clock / (batch**2 * alphabet.d)
@@ -102,15 +92,11 @@ def arguments(alphabet: Alphabet, *, dimension: bool = False) -> str:
             arrays.setdefault(name.partition("[")[0], []).append(value)
         else:
             numbers[name] = value
-    if alphabet.trained:
-        found.append(alphabet.code_name("readout"))
+    found += [alphabet.code_name(field) for field in alphabet.arrays[2:]]
     found.append("*")
     if dimension:
         found.append(alphabet.code_name("d"))
-    if alphabet.rate not in alphabet.values:
-        found.append(alphabet.code[alphabet.rate])
-    if alphabet.trained and alphabet.readout_rate.free_symbols - set(alphabet.values) - {alphabet.rate}:
-        found.append(alphabet.code_name("readout_rate"))
+    found += [alphabet.code[symbol] for symbol in alphabet.parameters if symbol not in alphabet.values]
     found += [f"{name}={tuple(values)!r}" for name, values in arrays.items()]
     found += [f"{name}={value!r}" for name, value in numbers.items()]
     return ", ".join(found).removesuffix(", *")
@@ -122,16 +108,19 @@ def described(alphabet: Alphabet) -> str:
 
 
 def _source(alphabet: Alphabet, drift: Mapping[str, Any], risk: Any, covariance: Any) -> str:
-    p, k, names = alphabet.problem.width, alphabet.problem.teacher_width, alphabet.code
-    shapes = {"Q": (p, p), "M": (p, k), "readout": (p,)}
-    fields = ["Q", "M", *(["readout"] if alphabet.trained else [])]
+    names, fields = alphabet.code, alphabet.arrays
+    shapes: dict[str, tuple[int, ...]] = {
+        entries.name: (entries.rows, entries.columns) for entries in alphabet.coordinates.entries
+    }
+    shapes["readout"] = (alphabet.coordinates.readout_size,)
+    symmetric = {entries.name for entries in alphabet.coordinates.entries if entries.pair[0] == entries.pair[1]}
     results = {field: f"d_{alphabet.code_name(field)}" for field in fields}
     targets = {}
     for key, side in drift.items():
         field, _, index = key.partition("[")
         indices = index.rstrip("]").split(",")
         target = f"{results[field]}[{', '.join(indices)}]"
-        if field == "Q" and indices[0] != indices[1]:
+        if field in symmetric and indices[0] != indices[1]:
             target = f"{target} = {results[field]}[{indices[1]}, {indices[0]}]"
         targets[target] = side
     start = [f"{results[field]} = np.zeros({shapes[field]})" for field in fields]

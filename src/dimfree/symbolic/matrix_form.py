@@ -6,7 +6,8 @@ from typing import Any
 
 import sympy
 
-from .matrix_polynomials import MatrixPolynomial
+from ..state import STUDENTS, TEACHERS
+from .matrix_polynomials import MatrixPolynomial, transposed
 from .notation import Alphabet
 
 Blocks = list[list[MatrixPolynomial]]
@@ -16,8 +17,8 @@ Blocks = list[list[MatrixPolynomial]]
 class MatrixSystem:
     r"""The ODE of a quadratic network with symbolic widths, per alpha and without a constraint on the norms.
 
-    - `flow`, `corrector`: the parts of first and of second order in the learning rate, for `"Q"` (p, p) and `"M"`
-      (p, k).
+    - `flow`, `corrector`: the parts of first and of second order in the slopes, for `"Q"` (p, p), `"M"` (p, k) and
+      overlaps with the algorithm's own vectors.
     - `readout`: a matrix whose diagonal is the drift of the readout, or None where it is fixed.
     - `risk`: a scalar.
     """
@@ -50,21 +51,31 @@ class QuadraticNetwork:
         one, letter = MatrixPolynomial.scalar(1), MatrixPolynomial.letter
         self.A = one if alphabet.unit_readout else letter("A")
         teacher = one if alphabet.unit_teacher_readout else letter("A*")
-        P = one if alphabet.orthonormal_teachers else letter("P")
+        self.P = one if alphabet.orthonormal_teachers else letter("P")
         self.scale, teacher_scale = alphabet.scales
-        self.Omega: Blocks = [[letter("Q"), letter("M")], [letter("Mt"), P]]
+        # With rows for the fields that the loss sees, and columns for those of all vectors.
+        seen: Blocks = [[self.overlap(row, column) for column in alphabet.families] for row in (STUDENTS, TEACHERS)]
+        self.Omega = [row[:2] for row in seen]
         self.S = [curvature * self.scale * self.A, -curvature * teacher_scale * teacher]
         # The constant of the error.
         self.offset = constant * (self.scale * self.A.trace(p) - teacher_scale * teacher.trace(k))
-        chain = [self.Omega]
+        chain = [seen]
         for _ in range(4):
-            chain.append(_times(chain[-1], self._tilt(self.Omega)))
-        self.chain = chain  # Omega (S Omega)^j
+            chain.append(_times(self.Omega, self._tilt(chain[-1])))
+        self.chain = chain  # Omega (S Omega)^j; for unseen vectors with their overlaps in place of the last Omega
         self.traces = [self._trace(each) for each in chain]  # tr (S Omega)^(j + 1)
         self.partition = [one]
         for n in range(1, 5):
             terms = (2 ** (j - 1) * self.traces[j - 1] * self.partition[n - j] for j in range(1, n + 1))
             self.partition.append(sum(terms, MatrixPolynomial()) / n)
+
+    def overlap(self, one: str, other: str) -> MatrixPolynomial:
+        """The overlaps of two families of vectors."""
+        if (one, other) == (TEACHERS, TEACHERS):
+            return self.P
+        names = {entries.pair: entries.name for entries in self.alphabet.coordinates.entries}
+        name = names[one, other] if (one, other) in names else transposed(names[other, one])
+        return MatrixPolynomial.letter(name)
 
     def _tilt(self, blocks: Blocks) -> Blocks:
         return [[self.S[row] * entry for entry in blocks[row]] for row in range(2)]
@@ -111,25 +122,33 @@ class QuadraticNetwork:
     def system(self) -> MatrixSystem:
         """Drift and risk."""
         alphabet, A = self.alphabet, self.A
-        rate, ridge, batch = alphabet.learning_rate, alphabet.ridge, alphabet.batch_size
-        own = 2 * self.curvature * self.scale
-        student, teacher = own * A * self.moment(1, 0, 0), own * A * self.moment(1, 0, 1)
+        move, batch = alphabet.move, alphabet.batch_size
+        own, nothing = 2 * self.curvature * self.scale, MatrixPolynomial()
+        along = {family: own * A * self.moment(1, 0, n) for n, family in enumerate(alphabet.families)}
         square = own**2 * A * (self.moment(2, 0, 0) + alphabet.noise * self.Omega[0][0]) * A
-        shrink = {"Q": 2 * ridge * MatrixPolynomial.letter("Q"), "M": ridge * MatrixPolynomial.letter("M")}
+
+        def moved(family: str, other: str) -> MatrixPolynomial:
+            """How a family moves along another, per step."""
+            dragged = (number * self.overlap(by, other) for (each, by), number in move.drag.items() if each == family)
+            pulled = move.pull[family] * along[other] if family in move.pull else nothing
+            return sum(dragged, pulled)
+
+        flow, corrector = {}, {}
+        for entries in alphabet.coordinates.entries:
+            one, other = entries.pair
+            flow[entries.name] = (moved(one, other) + moved(other, one).T) / batch
+            both = one in move.pull and other in move.pull
+            corrector[entries.name] = move.pull[one] * move.pull[other] / batch**2 * square if both else nothing
         readout = None
         if alphabet.trained:
             mean = self.curvature * self.moment(1, 0, 0) + self.constant * self.scalar_moment(1)
-            readout = -1 * (alphabet.readout_rate / batch) * (self.scale * mean + ridge * A)
-        return MatrixSystem(
-            flow={
-                "Q": -1 * (rate / batch) * (student + student.T + shrink["Q"]),
-                "M": -1 * (rate / batch) * (teacher + shrink["M"]),
-            },
-            corrector={"Q": (rate / batch) ** 2 * square, "M": MatrixPolynomial()},
-            readout=readout,
-            risk=(self.scalar_moment(2) + alphabet.noise) / 2,
-        )
+            readout = -1 * (alphabet.readout_rate / batch) * (self.scale * mean + alphabet.ridge * A)
+        risk = (self.scalar_moment(2) + alphabet.noise) / 2
+        return MatrixSystem(flow, corrector, readout, risk)
 
 
 def _times(left: Blocks, right: Blocks) -> Blocks:
-    return [[sum((left[i][m] * right[m][j] for m in range(2)), MatrixPolynomial()) for j in range(2)] for i in range(2)]
+    return [
+        [sum((left[i][m] * right[m][j] for m in range(2)), MatrixPolynomial()) for j in range(len(right[0]))]
+        for i in range(2)
+    ]

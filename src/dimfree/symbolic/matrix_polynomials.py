@@ -8,7 +8,8 @@ import sympy
 Letters = tuple[str, ...]
 Key = tuple[Letters, tuple[Letters, ...]]
 
-# The letters are symmetric matrices, but for this one and its transpose.
+# The letters are symmetric matrices, but for these, overlaps of two families such as `momentum-students`, and their
+# transposes.
 _TRANSPOSED = {"M": "Mt", "Mt": "M"}
 
 
@@ -137,8 +138,15 @@ def _product(word: Letters, matrices: Mapping[str, MatrixPolynomial]) -> MatrixP
     return product
 
 
+def transposed(name: str) -> str:
+    """The letter of the transpose."""
+    if "-" in name:
+        return name.removesuffix("^T") if name.endswith("^T") else f"{name}^T"
+    return _TRANSPOSED.get(name, name)
+
+
 def _transposed(word: Letters) -> Letters:
-    return tuple(_TRANSPOSED.get(name, name) for name in reversed(word))
+    return tuple(transposed(name) for name in reversed(word))
 
 
 def _canonical(word: Letters) -> Letters:

@@ -50,10 +50,7 @@ class MatrixPrinter:
         by_power: dict[int, dict] = {}
         for key, value in words.terms.items():
             for term in sympy.Add.make_args(value):
-                power = int(sympy.degree(term, self.rate)) if term.has(self.rate) else 0
-                if term.has(1 / self.rate):
-                    power = -1
-                part = by_power.setdefault(power, {})
+                part = by_power.setdefault(int(term.as_coeff_exponent(self.rate)[1]), {})
                 part[key] = part.get(key, 0) + term
         groups = [self._factored(by_power[power]) for power in sorted(by_power)]
         return broken(groups) if groups else ("0",)

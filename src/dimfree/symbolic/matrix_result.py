@@ -5,9 +5,10 @@ from typing import Any
 
 import sympy
 
+from ..state import STUDENTS, TEACHERS
 from .index_form import arguments, conditions, described
 from .matrix_form import MatrixSystem, QuadraticNetwork
-from .matrix_polynomials import MatrixPolynomial
+from .matrix_polynomials import MatrixPolynomial, transposed
 from .matrix_printing import MatrixPrinter
 from .notation import Alphabet
 from .result import SymbolicLimit
@@ -29,6 +30,12 @@ def writer(alphabet: Alphabet) -> MatrixPrinter:
     latex |= {"Mt": f"{latex['M']}^\\top", "A": "A", "A*": "A^*"}
     code = {name: alphabet.code_name(name) for name in ("Q", "M", "P")}
     code |= {"Mt": f"{code['M']}.T", "A": "A", "A*": "A_star"}
+    for entries in alphabet.coordinates.entries[2:]:
+        name, back = entries.name, transposed(entries.name)
+        latex[name], code[name] = alphabet.name(name), alphabet.code_name(name)
+        matrices[name] = sympy.MatrixSymbol(latex[name], p, k if entries.pair[1] == TEACHERS else p)
+        if back != name:
+            latex[back], code[back], matrices[back] = f"{{{latex[name]}}}^\\top", f"{code[name]}.T", matrices[name].T
     return MatrixPrinter(matrices, latex, code, alphabet.rate, alphabet.code)
 
 
@@ -38,24 +45,27 @@ def in_matrices(
     """The result with symbolic widths."""
     system, write, per_clock = network.system(), writer(alphabet), alphabet.alpha_per_clock
     p, k = alphabet.p, alphabet.k
-    shapes = {"Q": (p, p), "M": (p, k)}
+    overlaps = {entries.name: entries.pair for entries in alphabet.coordinates.entries}
+    shapes = {name: (p, k if other == TEACHERS else p) for name, (_, other) in overlaps.items()}
     corrector = {name: network.constrained(per_clock * words) for name, words in system.corrector.items()}
     total = {name: network.constrained(per_clock * words) + corrector[name] for name, words in system.flow.items()}
     risk = network.constrained(alphabet.notation.risk_factor * system.risk)
 
     def projected(words: Mapping[str, MatrixPolynomial]) -> dict[str, Any]:
-        free = {name: write.expression(words[name], shapes[name]) for name in ("Q", "M")}
+        free = {name: write.expression(words[name], shapes[name]) for name in overlaps}
         if not alphabet.sphere:
             return free
         own = sympy.HadamardProduct(sympy.Identity(p), free["Q"]) if not words["Q"].is_zero else sympy.ZeroMatrix(p, p)
-        Q, M, half = write.matrices["Q"], write.matrices["M"], sympy.Rational(1, 2)
-        return {
-            "Q": sympy.MatAdd(free["Q"], sympy.MatMul(-half, own, Q), sympy.MatMul(-half, Q, own)),
-            "M": sympy.MatAdd(free["M"], sympy.MatMul(-half, own, M)),
-        }
+        half = sympy.Rational(1, 2)
+        for name, (one, other) in overlaps.items():
+            overlap = write.matrices[name]
+            left = [sympy.MatMul(-half, own, overlap)] if one == STUDENTS else []
+            right = [sympy.MatMul(-half, overlap, own)] if other == STUDENTS else []
+            free[name] = sympy.MatAdd(free[name], *left, *right) if left or right else free[name]
+        return free
 
     drift, corrections = projected(total), projected(corrector)
-    symbols: dict[str, Any] = {name: write.matrices[name] for name in ("Q", "M")}
+    symbols: dict[str, Any] = {name: write.matrices[name] for name in overlaps}
     clock = sympy.latex(alphabet.clock)
     lines: list[tuple[str, tuple[str, ...]]]
     q, m = alphabet.name("Q"), alphabet.name("M")
@@ -72,6 +82,11 @@ def in_matrices(
             (rf"\frac{{d {m}}}{{d {clock}}}", write.lines(total["M"])),
             (rf"\frac{{d {q}}}{{d {clock}}}", write.lines(total["Q"])),
         ]
+    for name, (_, other) in list(overlaps.items())[2:]:
+        overlap, side = alphabet.name(name), write.lines(total[name])
+        if alphabet.sphere and other == STUDENTS:
+            side = (*side, rf"- \tfrac12 {overlap} \operatorname{{diag}}(\Phi)")
+        lines.append((rf"\frac{{d {overlap}}}{{d {clock}}}", side))
     given = list(conditions(alphabet))
     readout = None
     if system.readout is not None:
@@ -135,13 +150,15 @@ def _source(alphabet, write, system: MatrixSystem, total, readout, risk) -> str:
             f"d_{M} = d_{M} - own * {M}",
             f"d_{Q} = d_{Q} - own * {Q} - {Q} * own.T",
         ]
-    results = [f"d_{Q}", f"d_{M}"]
-    names = [Q, M]
+    for entries in alphabet.coordinates.entries[2:]:
+        name = alphabet.code_name(entries.name)
+        back = f" - {name} * own.T" if alphabet.sphere and entries.pair[1] == STUDENTS else ""
+        lines.append(f"d_{name} = {write.code(total[entries.name])}{back}")
     if readout is not None:
         name = alphabet.code_name("readout")
         lines.append(f"d_{name} = np.diag({write.code(readout)} + np.zeros_like({Q}))")
-        results.append(f"d_{name}")
-        names.append(name)
+    names = [alphabet.code_name(field) for field in alphabet.arrays]
+    results = [f"d_{name}" for name in names]
     given, clock = arguments(alphabet), alphabet.notation.clock.lstrip("\\")
     return module(
         described(alphabet),

@@ -10,8 +10,8 @@ import sympy
 class SymbolicMoments:
     r"""The means that drift and risk are made of, as in `dimfree.problems.Moments`, with sympy entries.
 
-    - `student`, `teacher`: $\mathbb{E}[s_i \lambda_j]$, $\mathbb{E}[s_i \lambda^*_r]$, nested lists, with $s$ the
-      derivative of the loss by the fields.
+    - `along`: $\mathbb{E}[s_i f_j]$ for the fields f of each family of vectors, nested lists, with $s$ the derivative
+      of the loss by the student fields.
     - `square`: $\mathbb{E}[s_i s_j]$.
     - `readout`: the mean derivative by the readout, or None.
     - `risk`: the mean loss.
@@ -19,8 +19,7 @@ class SymbolicMoments:
       left as it is.
     """
 
-    student: list[list[Any]]
-    teacher: list[list[Any]]
+    along: dict[str, list[list[Any]]]
     square: list[list[Any]]
     readout: list[Any] | None
     risk: Any

@@ -1,15 +1,20 @@
 """The symbols that equations are written in: ours, or those of a source."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
 import sympy
 
-from ..algorithms import OnlineSGD
+from ..algorithms.memory import AVERAGE, MOMENTUM
+from ..algorithms.moves import pairs_of
+from ..algorithms.online import OnlineAlgorithm
 from ..algorithms.schedules import Schedule
 from ..errors import InvalidInput
 from ..problems import Problem, SpikedTensor, TwoLayer
+from ..state import STUDENTS, TEACHERS, Pair
+from .moves import SymbolicMove, traced
 from .result import SymbolicLimit
 
 Symbol = sympy.Symbol
@@ -37,6 +42,10 @@ class Notation:
     ridge: str = r"\rho|ridge"
     batch_size: str = "B|batch_size"
     snr: str = r"\lambda|snr"
+    momentum_rate: str = r"\eta_2|momentum_rate"
+    forgetting: str = r"\phi|forgetting"
+    averaged_forgetting: str = r"\phi_{\bar{w}}|averaged_forgetting"
+    decay: str = r"\delta|decay"
     d: str = "d|d"
     p: str = "p|p"
     k: str = "k|k"
@@ -90,10 +99,15 @@ NOTATIONS = {
 }
 
 
+# The letters of families of vectors; others are written as words.
+_LETTERS = {STUDENTS: "w", MOMENTUM: "v", AVERAGE: r"\bar{w}"}
+
+
 class Alphabet:
     """The symbols for one problem and algorithm, and the numbers behind them.
 
-    What is zero or one in the problem is written so; every other number is a symbol, with its value in `values`.
+    What is zero or one in the problem is written so; every other number is a symbol, with its value in `values`. `move`
+    is the algorithm's step in these symbols.
 
     **Arguments:**
 
@@ -105,7 +119,7 @@ class Alphabet:
     def __init__(
         self,
         problem: Problem,
-        algorithm: OnlineSGD,
+        algorithm: OnlineAlgorithm,
         notation: str = "dimfree",
         *,
         symbolic_sizes: bool = False,
@@ -118,8 +132,14 @@ class Alphabet:
         self.symbolic_sizes, self.orthonormal_teachers = symbolic_sizes, orthonormal_teachers
         self.sphere = algorithm.sphere
         self.trained = algorithm.readout_rate is not None and problem.readout is not None
+        self.families = (STUDENTS, TEACHERS, *sorted(algorithm.own))
+        self.coordinates = algorithm.coordinates(problem)
+        self._own: dict[str, Pair] = {
+            entries.name: entries.pair for entries in self.coordinates.entries if set(entries.pair) & set(algorithm.own)
+        }
         self.values: dict[Any, float] = {}
         self.code: dict[Any, str] = {}  # how a symbol is called in generated code
+        self.parameters: list[Any] = []  # symbols of numbers of problem and algorithm
 
         rate = algorithm.learning_rate
         # A symbol also where it is zero: all equations are in powers of it, and clocks are divided by it.
@@ -156,6 +176,38 @@ class Alphabet:
             self.unit_readout = not self.trained and bool(np.all(np.asarray(problem.readout) == 1))
         if isinstance(problem, TwoLayer):
             self.unit_teacher_readout = bool(np.all(np.asarray(problem.teacher_readout) == 1))
+        self.move = self._move()
+
+    def _move(self) -> SymbolicMove:
+        """The algorithm's step in these symbols; the numbers that it goes by get a name."""
+        found = traced(self.algorithm)
+        entries = (*found.move.drag.values(), *found.move.pull.values())
+        used = set().union(*(entry.free_symbols for entry in entries))
+        known: dict[Any, Any] = {found.learning_rate: self.learning_rate, found.ridge: self.ridge}
+        for symbol, (path, number) in found.numbers.items():
+            if symbol in used and symbol not in known:
+                known[symbol] = self._parameter(self._unused_name(path), number)
+        if found.alpha in used:
+            self.parameters.append(found.alpha)
+            self.code[found.alpha] = "alpha"
+
+        def named(part: dict[Any, Any]) -> dict[Any, Any]:
+            return {key: value for key, entry in part.items() if (value := entry.xreplace(known)) != 0}
+
+        return SymbolicMove(named(found.move.drag), named(found.move.pull))
+
+    def _unused_name(self, path: tuple[str, ...]) -> str:
+        """A number of the algorithm by its attribute; where that is taken, with the name of its class before it."""
+        *owners, name = path
+        owner = functools.reduce(getattr, owners, self.algorithm)
+        while name in (*self.code.values(), *map(self.code_name, self._own)):
+            name = f"{type(owner).__name__.lower()}_{name}"
+        return name
+
+    @property
+    def arrays(self) -> list[str]:
+        """The arrays that move, as `name` and `code_name` take them: Q, M, overlaps with own vectors, the readout."""
+        return [*(entries.name for entries in self.coordinates.entries), *(["readout"] if self.trained else [])]
 
     @property
     def scales(self) -> tuple[Any, Any]:
@@ -187,6 +239,7 @@ class Alphabet:
         if number is not None and number in as_is:
             return sympy.Integer(int(number))
         symbol = self._named(field)
+        self.parameters.append(symbol)
         if number is not None:
             self.values[symbol] = number / (self.notation.learning_rate_factor if scaled else 1)
         return symbol
@@ -210,8 +263,37 @@ class Alphabet:
         return symbol
 
     def _split(self, field: str) -> tuple[str, str]:
-        latex, _, code = getattr(self.notation, field).partition("|")
+        if field in self._own:
+            return self._split_own(*self._own[field])
+        latex, _, code = getattr(self.notation, field, rf"\text{{{field.replace('_', ' ')}}}|{field}").partition("|")
         return latex, code
+
+    def _split_own(self, one: str, other: str) -> tuple[str, str]:
+        """Overlaps with the algorithm's own vectors: Q and M with the letters of the families above."""
+        letter = self.letter(one)
+        above = letter if other in (one, TEACHERS) else letter + self.letter(other)
+        base = self.name("M" if other == TEACHERS else "Q").partition("^")[0]
+        return f"{base}^{{{above}}}", "_".join(dict.fromkeys((one, other)))
+
+    def letter(self, family: str) -> str:
+        """The LaTeX of a vector of a family."""
+        return _LETTERS.get(family, rf"\text{{{family}}}")
+
+    def size(self, family: str) -> int:
+        """How many vectors a family has."""
+        return self.problem.teacher_width if family == TEACHERS else self.problem.width
+
+    def overlap(self, one: str, i: int, other: str, j: int) -> Any:
+        """The overlap of two vectors, by family and number."""
+        if (one, other) not in pairs_of(list(self.families)):
+            one, i, other, j = other, j, one, i
+        if one == other:
+            i, j = min(i, j), max(i, j)
+        of_seen = {(STUDENTS, STUDENTS): self.Q, (STUDENTS, TEACHERS): self.M, (TEACHERS, TEACHERS): self.P}
+        if (one, other) in of_seen:
+            return of_seen[one, other](i, j)
+        field = next(name for name, pair in self._own.items() if pair == (one, other))
+        return self._entry(field, (i, j), (self.size(one), self.size(other)))
 
     def Q(self, i: int, j: int) -> Any:
         if self.sphere and i == j:

@@ -6,7 +6,7 @@ from typing import Any
 import sympy
 
 from .committees import Committee
-from .drifts import Label, labels, on_sphere
+from .drifts import Number, increment_covariance
 from .moments import SymbolicMoments
 from .notation import Alphabet
 from .wick import GaussianFields
@@ -30,30 +30,26 @@ class PolynomialNetwork(Committee):
             self._roots = dict(zip(roots, alphabet.scales, strict=True))
         else:
             super().__init__(alphabet)
-        p, k = self.p, self.k
-        covariance = [[self.overlap(s, t) for t in range(p + k)] + [sympy.Integer(0)] for s in range(p + k)]
-        covariance.append([sympy.Integer(0)] * (p + k) + [alphabet.noise])
-        inverse = sympy.Symbol("B_inverse")
-        self._inverse_batch = inverse if alphabet.batch_size != 1 else sympy.Integer(1)
-        parameters = [*self.weights, *coefficients, alphabet.learning_rate, alphabet.readout_rate, inverse, self.scale]
-        fields = self.fields = GaussianFields(covariance, parameters)
-        u = fields.fields[: p + k]
+        size = len(self.vectors)
+        covariance = [[self.overlap(s, t) for t in range(size)] + [sympy.Integer(0)] for s in range(size)]
+        covariance.append([sympy.Integer(0)] * size + [alphabet.noise])
+        fields = self.fields = GaussianFields(covariance, [*self.weights, *coefficients, self.scale])
+        u = fields.fields[:size]
         activation = [fields.number(c) for c in coefficients]
         slope = [n * c for n, c in enumerate(activation)][1:]
         self.weight = [fields.number(w) for w in self.weights]
-        self.outputs = [_value(activation, each) for each in u]
+        self.outputs = [_value(activation, each) for each in u[: len(self.weight)]]
         error = -fields.fields[-1]
         for weight, output in zip(self.weight, self.outputs, strict=True):
             error = error + weight * output
         self.error = error
-        self.slopes = [weight * _value(slope, each) for weight, each in zip(self.weight[:p], u, strict=False)]
+        self.slopes = [weight * _value(slope, each) for weight, each in zip(self.weight[: self.p], u, strict=False)]
         self.front = fields.number(self.scale)
         self.u = u
 
     def expression(self, element: Any) -> Any:
         """An element of the ring of coefficients, as a sympy expression."""
-        expression = element.as_expr()
-        return expression.subs({**self._roots, self._inverse_batch: 1 / self.alphabet.batch_size})
+        return element.as_expr().xreplace(self._roots)
 
     def moments(self) -> SymbolicMoments:
         """All means."""
@@ -66,8 +62,7 @@ class PolynomialNetwork(Committee):
                 square[i][j] = square[j][i] = self.expression(average(gradient[i] * gradient[j]))
         readout = [self.expression(average(error * output) * self.front) for output in self.outputs[: self.p]]
         return SymbolicMoments(
-            student=[row[: self.p] for row in mean],
-            teacher=[row[self.p :] for row in mean],
+            along=self.by_family(mean),
             square=square,
             readout=readout,
             risk=self.expression(average(error * error)) / 2,
@@ -75,29 +70,19 @@ class PolynomialNetwork(Committee):
 
     def covariance(self) -> sympy.Matrix:
         """The covariance of the increment that one sample makes, times d, of all coordinates that move."""
-        alphabet, number, gradient = self.alphabet, self.fields.number, [self.error * slope for slope in self.slopes]
-        rate = number(alphabet.learning_rate)
-        second = number(alphabet.learning_rate**2) * number(self._inverse_batch)
+        gradient = [self.error * slope for slope in self.slopes]
 
-        def free(label: Label) -> Any:
-            kind, i, *j = label
+        def polynomial(number: Number) -> Any:
+            kind, i, *j = number
             if kind == "readout":
-                return -number(alphabet.readout_rate) * self.front * (self.error * self.outputs[i])
-            if kind == "M":
-                return -rate * (gradient[i] * self.u[self.p + j[0]])
-            both = gradient[i] * self.u[j[0]] + gradient[j[0]] * self.u[i]
-            return -rate * both + second * (gradient[i] * gradient[j[0]])
+                return self.front * (self.error * self.outputs[i])
+            other = gradient[j[0]] if kind == "square" else self.u[self.vectors.index((kind, j[0]))]
+            return gradient[i] * other
 
-        def increment(label: Label) -> Any:
-            return on_sphere(alphabet, free, label, number=number)
+        def covariance(one: Number, other: Number) -> Any:
+            return self.expression(self.fields.covariance_of(polynomial(one), polynomial(other)))
 
-        increments = [increment(label) for label in labels(alphabet)]
-        size = len(increments)
-        matrix = sympy.zeros(size, size)
-        for a in range(size):
-            for b in range(a, size):
-                matrix[a, b] = matrix[b, a] = self.expression(self.fields.covariance_of(increments[a], increments[b]))
-        return matrix
+        return increment_covariance(self.alphabet, covariance)
 
 
 def _value(coefficients: Sequence[Any], field: Any) -> Any:

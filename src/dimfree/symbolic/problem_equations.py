@@ -7,9 +7,10 @@ from typing import Any
 
 import sympy
 
-from ..algorithms import OnlineSGD
+from ..algorithms.online import OnlineAlgorithm
 from ..errors import InvalidInput, positive_integer
 from ..problems import SpikedTensor, TwoLayer
+from ..state import STUDENTS
 from .erf_networks import ErfNetwork
 from .hermite_networks import HermiteNetwork
 from .index_form import conditions, in_indices
@@ -28,29 +29,33 @@ _MOST_TERMS = 10_000  # in the averages of four neurons: a minute or so
 _MOST_MONOMIALS = 4_000  # of the fields, in the average of highest degree: a minute or so
 
 
-def tensor(problem: SpikedTensor, algorithm: OnlineSGD, limit: str, *, symbolic: bool, **options: Any) -> SymbolicLimit:
+def tensor(
+    problem: SpikedTensor, algorithm: OnlineAlgorithm, limit: str, *, symbolic: bool, **options: Any
+) -> SymbolicLimit:
     """Spiked tensors."""
     if limit == "linearised" and symbolic:
         raise InvalidInput(
             "sizes = 'symbolic' was given with limit = 'linearised'; the rate of M at M = 0 is another for matrices "
             "than for higher orders. Leave out sizes, for the order of the problem."
         )
-    alphabet = Alphabet(problem, algorithm, symbolic_sizes=symbolic, **options)
-    model = Tensor(alphabet)
+    alphabet = Alphabet(problem, algorithm, **options)
+    model = Tensor(alphabet, problem.order, symbolic=symbolic)
     if alphabet.notation.name == "benarous2022":
-        if algorithm.sphere or not alphabet.orthonormal_teachers or limit == "linearised":
+        if algorithm.sphere or algorithm.own or not alphabet.orthonormal_teachers or limit == "linearised":
             raise InvalidInput(
-                "notation = 'benarous2022' was given; that source has no sphere, a signal of norm one and no general "
-                "rates at the plateau. Leave out the notation, for ours."
+                "notation = 'benarous2022' was given; that source has no sphere, no memory, a signal of norm one and "
+                "no general rates at the plateau. Leave out the notation, for ours."
             )
         return in_statistics(alphabet, model, limit)
     _check_notation(alphabet, "benarous2022")
+    if limit == "linearised":
+        _check_no_memory(alphabet)
     covariance = model.covariance() if limit == "sde" else None
     result = in_indices(alphabet, model.moments(), limit, covariance, extra={"_symbolic": symbolic})
     return _with_rates(result, alphabet) if limit == "linearised" else result
 
 
-def committee(problem: TwoLayer, algorithm: OnlineSGD, limit: str, **options: Any) -> SymbolicLimit:
+def committee(problem: TwoLayer, algorithm: OnlineAlgorithm, limit: str, **options: Any) -> SymbolicLimit:
     """Error functions."""
     if limit != "ode":
         what = "covariance" if limit == "sde" else "plateau"
@@ -66,7 +71,7 @@ def committee(problem: TwoLayer, algorithm: OnlineSGD, limit: str, **options: An
     return in_indices(alphabet, model.moments(), limit, extra=lines)
 
 
-def expansion(problem: TwoLayer, algorithm: OnlineSGD, limit: str, order: int, **options: Any) -> SymbolicLimit:
+def expansion(problem: TwoLayer, algorithm: OnlineAlgorithm, limit: str, order: int, **options: Any) -> SymbolicLimit:
     """Any activation, in its Hermite coefficients."""
     order = positive_integer(order, "hermite_order")
     alphabet = Alphabet(problem, algorithm, **options)
@@ -93,7 +98,7 @@ def expansion(problem: TwoLayer, algorithm: OnlineSGD, limit: str, order: int, *
 
 def network(
     problem: TwoLayer,
-    algorithm: OnlineSGD,
+    algorithm: OnlineAlgorithm,
     limit: str,
     coefficients: tuple[float, ...],
     *,
@@ -108,7 +113,7 @@ def network(
     powers = tuple(sympy.Rational(str(c)) for c in coefficients)
     if symbolic:
         return _matrices(alphabet, powers, limit)
-    _check_size(problem, len(powers) - 1, limit)
+    _check_size(problem, problem.width * len(algorithm.own), len(powers) - 1, limit)
     model = PolynomialNetwork(alphabet, powers)
     result = in_indices(alphabet, model.moments(), limit, model.covariance() if limit == "sde" else None)
     return _with_rates(result, alphabet) if limit == "linearised" else result
@@ -134,6 +139,12 @@ def _matrices(alphabet: Alphabet, coefficients: tuple[Any, ...], limit: str) -> 
             raise InvalidInput(
                 "limit = 'sde' was given with widths as symbols, but the activation is "
                 f"{alphabet.network.activation.name!r}; that form is the one of 'square'. Take sizes = 'given'."
+            )
+        if alphabet.move.pull != {STUDENTS: -alphabet.learning_rate}:
+            raise InvalidInput(
+                f"limit = 'sde' was given with widths as symbols, but {alphabet.algorithm!r} moves more than the "
+                "weights by the gradient, or by another factor; that form is the one of plain SGD. Take sizes = "
+                "'given'."
             )
         result = in_matrices(alphabet, model, limit)
         lines, source = result._lines, result._source
@@ -208,7 +219,16 @@ def _check_notation(alphabet: Alphabet, *sources: str) -> None:
         )
 
 
+def _check_no_memory(alphabet: Alphabet) -> None:
+    if alphabet.algorithm.own:
+        raise InvalidInput(
+            f"limit = 'linearised' was given, but {alphabet.algorithm!r} has vectors of its own "
+            f"({', '.join(alphabet.algorithm.own)}), which move at the plateau: rates are known without. Take 'ode'."
+        )
+
+
 def _check_plateau(alphabet: Alphabet) -> None:
+    _check_no_memory(alphabet)
     for wrong, words in (
         (alphabet.trained, "readout_rate was given"),
         (not alphabet.unit_readout or not alphabet.unit_teacher_readout, "the problem has readouts other than one"),
@@ -232,11 +252,11 @@ def _check_terms(problem: TwoLayer, each: int) -> None:
         )
 
 
-def _check_size(problem: TwoLayer, degree: int, limit: str) -> None:
-    """Refuse equations that nobody could read and that would take hours."""
+def _check_size(problem: TwoLayer, unseen: int, degree: int, limit: str) -> None:
+    """Refuse equations that nobody could read and that would take hours; `unseen` fields enter at most twice."""
     fields = problem.width + problem.teacher_width
     highest = (4 if limit == "sde" else 2) * (2 * degree - 1)
-    monomials = math.comb(highest + fields, fields)
+    monomials = math.comb(highest + fields, fields) * (math.comb(unseen + 2, 2) if limit == "sde" else 1)
     if monomials > _MOST_MONOMIALS:
         remedy = "take sizes = 'symbolic'" if problem.activation.name == "square" else "take fewer neurons"
         raise InvalidInput(

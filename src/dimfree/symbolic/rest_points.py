@@ -17,7 +17,10 @@ def fixed_points(drift: Mapping[str, Any], symbols: Mapping[str, Any]) -> tuple[
     """
     keys = list(drift)
     unknowns = [symbols[key] for key in keys]
-    factors = [[f for f, _ in sympy.factor_list(drift[key])[1] if f.free_symbols & set(unknowns)] for key in keys]
+    if not all(side.is_polynomial(*unknowns) for side in drift.values()):
+        return ()
+    tops = [sympy.numer(sympy.together(drift[key])) for key in keys]
+    factors = [[f for f, _ in sympy.factor_list(top)[1] if f.free_symbols & set(unknowns)] for top in tops]
     points: list[dict[Any, Any]] = []
     if len(keys) == 1:
         points = [{unknowns[0]: root} for factor in factors[0] for root in _roots(factor, unknowns[0])]

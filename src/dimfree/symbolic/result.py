@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..algorithms import OnlineSGD
+from ..algorithms.online import OnlineAlgorithm
 from ..problems import Problem
 
 Lines = tuple[tuple[str, tuple[str, ...]], ...]
@@ -36,7 +36,7 @@ class SymbolicLimit:
     """
 
     problem: Problem
-    algorithm: OnlineSGD
+    algorithm: OnlineAlgorithm
     limit: str
     notation: str
     clock: Any

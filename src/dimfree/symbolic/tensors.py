@@ -4,6 +4,8 @@ from typing import Any
 
 import sympy
 
+from ..state import STUDENTS, TEACHERS
+from .drifts import Number, increment_covariance
 from .index_form import described, in_indices
 from .moments import SymbolicMoments
 from .notation import Alphabet
@@ -14,13 +16,10 @@ from .writing import assignments, function, latex_sum, module
 class Tensor:
     r"""The gradient $-\text{signal}\, v + \text{shrink}\, x$ and its noise, of given or symbolic order."""
 
-    def __init__(self, alphabet: Alphabet):
-        self.alphabet = alphabet
-        order = alphabet.problem.order  # pyright: ignore
-        self.order: Any = (
-            sympy.Symbol("k", integer=True, positive=True) if alphabet.symbolic_sizes else sympy.Integer(order)
-        )
-        if alphabet.symbolic_sizes:
+    def __init__(self, alphabet: Alphabet, order: int, *, symbolic: bool):
+        self.alphabet, self.symbolic = alphabet, symbolic
+        self.order: Any = sympy.Symbol("k", integer=True, positive=True) if symbolic else sympy.Integer(order)
+        if symbolic:
             alphabet.values[self.order] = float(order)
             alphabet.code[self.order] = "order"
         self.Q, self.M, self.P = alphabet.Q(0, 0), alphabet.M(0, 0), alphabet.P(0, 0)
@@ -31,26 +30,33 @@ class Tensor:
 
     def moments(self) -> SymbolicMoments:
         """All means; the risk is without the norm of the noise."""
-        Q, M, P, k, snr = self.Q, self.M, self.P, self.order, self.alphabet.snr
+        Q, M, P, k, snr, overlap = self.Q, self.M, self.P, self.order, self.alphabet.snr, self.alphabet.overlap
         return SymbolicMoments(
-            student=[[self.shrink * Q - self.signal * M]],
-            teacher=[[self.shrink * M - self.signal * P]],
+            along={
+                family: [
+                    [self.shrink * overlap(STUDENTS, 0, family, 0) - self.signal * overlap(TEACHERS, 0, family, 0)]
+                ]
+                for family in self.alphabet.families
+            },
             square=[[self.noise]],
             readout=None,
             risk=snr**2 * P**k - 2 * snr * M**k + Q**k,
-            form="powers" if self.alphabet.symbolic_sizes else "polynomial",
+            form="powers" if self.symbolic else "polynomial",
         )
 
     def covariance(self) -> sympy.Matrix:
         """The covariance of the increment of a step, times d; the length of the noise does not fluctuate."""
-        Q, M, P, k = self.Q, self.M, self.P, self.order
-        # Of the gradient along x and along v; the noise is k times stronger along x.
-        seen = self.noise * sympy.Matrix([[k * Q, k * M], [k * M, P + (k - 1) * M**2 / Q]])
-        rate = self.alphabet.learning_rate
-        step = sympy.Matrix([[-2 * rate, 0], [0, -rate]])
-        if self.alphabet.sphere:
-            step = sympy.Matrix([[-M / 2, 1]]) * step
-        return (step * seen * step.T).applyfunc(lambda entry: sympy.powsimp(sympy.expand(entry)))
+        overlap = self.alphabet.overlap
+
+        def covariance(one: Number, other: Number) -> Any:
+            if "square" in (one[0], other[0]):
+                return sympy.Integer(0)
+            # Of the gradient along two vectors; the noise is k times stronger along x.
+            along = overlap(one[0], 0, STUDENTS, 0) * overlap(other[0], 0, STUDENTS, 0) / self.Q
+            return self.noise * (overlap(one[0], 0, other[0], 0) + (self.order - 1) * along)
+
+        found = increment_covariance(self.alphabet, covariance)
+        return found.applyfunc(lambda entry: sympy.powsimp(sympy.expand(entry)))
 
 
 def in_statistics(alphabet: Alphabet, model: Tensor, limit: str) -> SymbolicLimit:
@@ -119,5 +125,5 @@ def in_statistics(alphabet: Alphabet, model: Tensor, limit: str) -> SymbolicLimi
         _lines=lambda: tuple(lines),
         _conditions=("u_1 = m", r"u_2 = r_\perp^2"),
         _source=source,
-        _symbolic=alphabet.symbolic_sizes,
+        _symbolic=model.symbolic,
     )

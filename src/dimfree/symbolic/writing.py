@@ -16,7 +16,7 @@ def latex_sum(expression: Any, rate: Any, over: Any = 1) -> tuple[str, ...]:
 
     **Arguments:**
 
-    - `expression`: polynomial in the rate, but for negative powers.
+    - `expression`: polynomial in the rate and its inverse.
     - `rate`: the symbol to order by.
     - `over`: what to divide each power by.
     """
@@ -24,7 +24,7 @@ def latex_sum(expression: Any, rate: Any, over: Any = 1) -> tuple[str, ...]:
     if expression == 0:
         return ("0",)
     powers = sympy.collect(expression, rate, evaluate=False)
-    ordered = sorted(powers, key=lambda each: sympy.degree(each, rate) if each.has(rate) else 0)
+    ordered = sorted(powers, key=lambda each: each.as_coeff_exponent(rate)[1])
     return broken([_factored(powers[power], power / over) for power in ordered])
 
 
