@@ -166,7 +166,7 @@ def test_a_file_that_states_no_problem_is_refused(tmp_path, monkeypatch, what):
         (["solve", "--plot", "a.gif"], ".png, .pdf or .svg"),
         (["solve", "--output", "a.csv"], ".nc (NetCDF) or .zarr"),
         (["solve", "--limit", "odes"], "odes"),
-        (["solve", "--problem", "tensors"], "no problem called tensors; there are phase-retrieval"),
+        (["solve", "--problem", "tensors"], "no problem called tensors; there are two-layer"),
         (["solve", "--seed", "99999999999999999999"], "--seed 99999999999999999999"),
         (["solve", "--paths", "0"], "--paths = 0"),
         (["simulate", "--runs", "0"], "runs = 0"),
