@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
-from ..errors import is_concrete, require
+from ..errors import is_concrete, nonnegative_number, require
 from ..state import STUDENTS
 from .moves import Move
 from .online import OnlineAlgorithm, OnlineSGD, check_online
@@ -100,12 +99,8 @@ class HeavyBall(OnlineSGD):
         readout_rate: float | Array | Callable | None = None,
     ):
         super().__init__(learning_rate, batch_size, sphere, ridge, readout_rate)
-        if is_concrete(momentum):
-            value = np.asarray(momentum)
-            require(
-                value.shape == () and 0 <= value < 1,
-                f"momentum = {momentum} was given; what is kept of it in a step is at least 0, and less than 1.",
-            )
+        nonnegative_number(momentum, "momentum")
+        require(not is_concrete(momentum) or momentum < 1, f"momentum = {momentum} was given; it must be less than 1.")
         self.momentum = jnp.asarray(momentum, float)
 
     @property
