@@ -8,7 +8,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
 from ..gaussian.means import FieldRule, gaussian_mean
@@ -316,7 +315,8 @@ def _stand_in(problem: FieldProblem) -> tuple:
 
 def _loss_of_all(static: FieldProblem, structure, shapes: tuple) -> tuple[LossOfFields, int]:
     """The loss of all fields and how many there are, with a readout, and all other numbers, of order one."""
-    arrays = jax.tree.unflatten(structure, [np.full(shape, 2.0) for shape in shapes])
+    with jax.ensure_compile_time_eval():
+        arrays = jax.tree.unflatten(structure, [jnp.full(shape, 2.0) for shape in shapes])
     loss = LossOfFields(eqx.combine(arrays, static))
     return loss, loss.dimension
 

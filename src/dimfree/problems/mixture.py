@@ -121,7 +121,9 @@ class Mixture(FieldProblem):
         self.loss_is_very_smooth = not callable(loss) or very_smooth
         self.features = None
         if (self.output_loss.numbers or self.activation.function.numbers) and self.smooth:
-            stated = eqx.tree_at(lambda problem: problem.readout, self, 2 * np.ones(self.readout.shape))
+            with jax.ensure_compile_time_eval():
+                readout = jnp.full(self.readout.shape, 2.0)  # of order one, as it stays
+            stated = eqx.tree_at(lambda problem: problem.readout, self, readout)
             of_fields = LossOfFields(stated)
             self.features = Features(of_fields, of_fields.dimension)
 
