@@ -13,7 +13,7 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from .errors import is_concrete
-from .identity import code_digest, is_of_library, name_in_library, used_names
+from .identity import code_digest, is_in_library, is_of_library, used_names
 
 _LITERALS = (bool, int, str, bytes, type(None), type(Ellipsis))
 _ORDER_ONE = (2.0, 1.3, 0.6)  # what stands for numbers that are traced, where a function is tried
@@ -147,7 +147,7 @@ class _Parts:
             return ("array", str(array.dtype), array.shape, array.tobytes()), lambda numbers: value
         if type(value) in _LITERALS:
             return (type(value), value), lambda numbers: value
-        if isinstance(value, types.FunctionType) and not name_in_library(value):
+        if isinstance(value, types.FunctionType) and not is_in_library(value):
             return self.function(value)
         if isinstance(value, functools.partial):
             return self.together(
@@ -227,4 +227,4 @@ def _is_of_library(value: Any) -> bool:
         return is_of_library(value.__name__)
     if isinstance(value, type):
         return is_of_library(value.__module__)
-    return name_in_library(value) is not None
+    return is_in_library(value)

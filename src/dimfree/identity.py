@@ -186,7 +186,7 @@ class _Walk:
 
     def function(self, function: Any) -> None:
         """A function: by name where it comes with a library, else by its code and all that the code uses."""
-        if name := name_in_library(function):
+        if name := _name_in_library(function):
             self.put("library", name)
         elif isinstance(function, types.FunctionType):
             if self.is_new(function):
@@ -326,7 +326,7 @@ class _Walk:
 
     def values_of(self, function: Callable[..., Any]) -> None:
         """The values of a function of one number, where it is one: state that its code does not show changes them."""
-        named = name_in_library(function) or (_has_fields(function) and is_of_library(type(function).__module__))
+        named = _name_in_library(function) or (_has_fields(function) and is_of_library(type(function).__module__))
         if not self.calls or named or not _takes_one(function):
             return
         try:
@@ -361,7 +361,7 @@ def _unknown(value: Any, why: str) -> InvalidInput:
 
 def _has_fields(value: Any) -> bool:
     plain = isinstance(value, types.FunctionType | types.MethodType | functools.partial)
-    if plain or name_in_library(value) or callable(getattr(value, "__wrapped__", None)):
+    if plain or _name_in_library(value) or callable(getattr(value, "__wrapped__", None)):
         return False
     return dataclasses.is_dataclass(value) or hasattr(value, "__dict__") or any(map(_slots, type(value).__mro__))
 
@@ -394,17 +394,26 @@ def used_names(code: types.CodeType) -> Iterable[tuple[str, str]]:
             yield from used_names(constant)
 
 
-def name_in_library(function: Any) -> str | None:
+def _name_in_library(function: Any) -> str | None:
     """The full name and version of what can be imported by it from a library."""
+    if not is_in_library(function):
+        return None
     if isinstance(function, np.ufunc):
         return f"numpy.{function.__name__} {np.__version__}"
+    return f"{function.__module__}.{function.__qualname__} {_version_of(function.__module__)}"
+
+
+def is_in_library(function: Any) -> bool:
+    """Whether something can be imported by its name from a library."""
+    if isinstance(function, np.ufunc):
+        return True
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not (isinstance(module, str) and isinstance(name, str) and is_of_library(module)):
-        return None
+        return False
     found = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)
-    return f"{module}.{name} {_version_of(module)}" if found is function else None
+    return found is function
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from ..gaussian.means import FieldRule, gaussian_mean
-from ..gaussian.resolution import FEW_POINTS, Resolution, loss_resolution, polynomial_degree
+from ..gaussian.resolution import FEW_POINTS, Features, Resolution, loss_resolution, polynomial_degree
 from ..gaussian.rules import MOST_FIELDS, Averaging, GaussHermite, Rule, Trapezoid, choose_rule
 from ..state import State
 from .base import Draws, Moments, Problem, covariance_of_linear, frame, is_bounded
@@ -35,7 +35,13 @@ class FieldProblem(Problem):
 
     Such a problem is its `loss` of one sample. Where the averages that a limit needs are known exactly, the problem may
     offer them (`known_moments`, `known_second_moments`, `known_risk`); everything works without.
+
+    **Attributes:**
+
+    - `features`: what averages have to know of a loss with numbers in its functions; None where it has none.
     """
+
+    features: Features | None = eqx.field(default=None, repr=False, kw_only=True)
 
     @abc.abstractmethod
     def loss(
@@ -142,11 +148,13 @@ class FieldProblem(Problem):
     @property
     def degree(self) -> int | None:
         """The degree of the loss as a polynomial of its fields; None if it is none."""
-        return _degree(*_stand_in(self))
+        return _degree(*_stand_in(self)) if self.features is None else self.features.degree
 
     def resolution(self, tolerance: float, power: int) -> Resolution:
         """What resolves powers of the slopes of the loss."""
-        return _resolution(*_stand_in(self), tolerance, power)
+        if self.features is None:
+            return _resolution(*_stand_in(self), tolerance, power)
+        return self.features.resolution(tolerance, power)
 
     def average(
         self,
@@ -304,6 +312,14 @@ class LossOfFields(eqx.Module):
         p, k = problem.width, problem.teacher_width
         noise = fields[p + k] if problem.noise_nodes is None else jnp.zeros(())
         return problem.loss(fields[:p], fields[p : p + k], noise, problem.readout, problem.inputs.label(0))
+
+
+def features_of(problem: FieldProblem, readout: Any) -> Features:
+    """What averages have to know of a loss with numbers in its functions, with a readout that stands for any."""
+    if readout is not None:
+        problem = eqx.tree_at(lambda each: each.readout, problem, readout)
+    loss = LossOfFields(problem)
+    return Features(loss, loss.dimension)
 
 
 def _stand_in(problem: FieldProblem) -> tuple:

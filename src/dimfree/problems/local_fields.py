@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike
 from ..errors import check_finite, neurons, real_array
 from ..functions import Function, as_function
 from ..gaussian.probing import probe
-from ..gaussian.resolution import Features, Resolution
 from ..printing import as_call
-from .field_problem import FieldProblem, LossOfFields
+from .field_problem import FieldProblem, features_of
 
 
 class LocalFields(FieldProblem):
@@ -42,7 +41,6 @@ class LocalFields(FieldProblem):
     smooth: bool = eqx.field(static=True)
     sees_noise: bool = eqx.field(static=True)
     readout: Float[Array, " n"] | None
-    features: Features | None
 
     def __init__(self, loss: Callable, width: int, teacher_width: int, readout: ArrayLike | Array | None = None):
         self.width = p = neurons(width, "width")
@@ -66,18 +64,7 @@ class LocalFields(FieldProblem):
         self.sees_noise = any(number is program.invars[2] for step in program.eqns for number in step.invars)
         self.features = None
         if self.sample_loss.numbers and self.smooth:
-            stated = eqx.tree_at(lambda problem: problem.readout, self, stand_in) if size else self
-            of_fields = LossOfFields(stated)
-            self.features = Features(of_fields, of_fields.dimension)
-
-    @property
-    def degree(self) -> int | None:
-        return super().degree if self.features is None else self.features.degree
-
-    def resolution(self, tolerance: float, power: int) -> Resolution:
-        if self.features is None:
-            return super().resolution(tolerance, power)
-        return self.features.resolution(tolerance, power)
+            self.features = features_of(self, stand_in if size else None)
 
     @property
     def noise_nodes(self) -> int | None:

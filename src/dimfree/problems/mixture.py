@@ -14,12 +14,11 @@ from ..errors import InvalidInput, check_finite, is_concrete, neurons, real_arra
 from ..functions import Function, as_function
 from ..gaussian.activations import Activation, as_activation
 from ..gaussian.probing import probe
-from ..gaussian.resolution import Features, Resolution
 from ..gaussian.two_relus import ReluAverages, relu_averages
 from ..printing import as_call
 from ..state import State
 from .base import Moments
-from .field_problem import FieldProblem, LossOfFields
+from .field_problem import FieldProblem, features_of
 from .inputs import Clusters
 from .two_layer import Normalisation, scale_of
 
@@ -84,7 +83,6 @@ class Mixture(FieldProblem):
     loss_is_very_smooth: bool = eqx.field(static=True)
     clusters: Clusters
     readout: Float[Array, " n"]
-    features: Features | None
 
     def __init__(
         self,
@@ -123,9 +121,7 @@ class Mixture(FieldProblem):
         if (self.output_loss.numbers or self.activation.function.numbers) and self.smooth:
             with jax.ensure_compile_time_eval():
                 readout = jnp.full(self.readout.shape, 2.0)  # of order one, as it stays
-            stated = eqx.tree_at(lambda problem: problem.readout, self, readout)
-            of_fields = LossOfFields(stated)
-            self.features = Features(of_fields, of_fields.dimension)
+            self.features = features_of(self, readout)
 
     @classmethod
     def binary(cls, width: int, snr: float | Array, readout: ArrayLike | Array | None = None) -> "Mixture":
@@ -194,15 +190,6 @@ class Mixture(FieldProblem):
     def loss(self, student, teacher, noise, readout, label=None):
         assert readout is not None
         return self.output_loss(self.output(student, readout), label)
-
-    @property
-    def degree(self) -> int | None:
-        return super().degree if self.features is None else self.features.degree
-
-    def resolution(self, tolerance: float, power: int) -> Resolution:
-        if self.features is None:
-            return super().resolution(tolerance, power)
-        return self.features.resolution(tolerance, power)
 
     @property
     def knows_moments(self) -> bool:
