@@ -58,6 +58,7 @@ from .problems import MultiIndex as MultiIndex
 from .problems import PhaseRetrieval as PhaseRetrieval
 from .problems import Problem as Problem
 from .problems import SingleIndex as SingleIndex
+from .problems import Spectrum as Spectrum
 from .problems import SpikedTensor as SpikedTensor
 from .problems import TwoLayer as TwoLayer
 from .simulation import random_state as random_state

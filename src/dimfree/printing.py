@@ -14,7 +14,9 @@ _MESSAGE = 80  # characters of what was given that a message repeats
 def as_call(module: Any, **fields: Any) -> str:
     """`Name(field=value, ...)` on one line, with numbers in place of array descriptions."""
     shown = fields or {field.name: getattr(module, field.name) for field in dataclasses.fields(module) if field.repr}
-    return f"{type(module).__name__}({', '.join(f'{name}={_short(value)}' for name, value in shown.items())})"
+    call = f"{type(module).__name__}({', '.join(f'{name}={_short(value)}' for name, value in shown.items())})"
+    spectrum = getattr(module, "spectrum", None)
+    return call if spectrum is None else f"{call}.with_inputs({spectrum!r})"
 
 
 def duration(seconds: float) -> str:

@@ -57,6 +57,7 @@ PUBLIC: dict[str, Entry] = {
     "MultiIndex": _problem(),
     "Mixture": _problem("Mixture", "Mixture.binary", "Mixture.xor"),
     "SpikedTensor": _problem("SpikedTensor"),
+    "Spectrum": Entry("problems"),
     "Problem": Entry("problems"),
     "OnlineSGD": _algorithm("OnlineSGD"),
     "PiecewiseLinear": Entry("algorithms"),

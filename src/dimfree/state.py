@@ -139,6 +139,15 @@ class State(eqx.Module):
         """The overlaps of all vectors of these families with each other."""
         return jnp.block([[self.overlap(one, other) for other in families] for one in families])
 
+    def grams(self, *families: str) -> Float[Array, "*batch blocks n n"]:
+        """The same in each block."""
+        return jnp.block([[self.blocks_of(one, other) for other in families] for one in families])
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks of the inputs' spectrum there are."""
+        return self.overlaps[STUDENTS, STUDENTS].shape[-3]
+
     @property
     def width(self) -> int:
         return self.overlaps[STUDENTS, STUDENTS].shape[-1]

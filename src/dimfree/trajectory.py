@@ -309,7 +309,11 @@ def check_start(problem: Problem, start: State, *, trained: bool) -> State:
         raise InvalidInput(
             "readout_rate was given, but the problem has no readout to train; give it one (readout=...)."
         )
-    return problem.completed(start)
+    if start.blocks not in (1, problem.inputs.blocks):
+        raise InvalidInput(
+            f"The start has overlaps in {start.blocks} blocks, the inputs of the problem in {problem.inputs.blocks}."
+        )
+    return problem.inputs.over_blocks(problem.completed(start))
 
 
 def check_starts(problem: Problem, start: State, runs: int, *, trained: bool) -> State:
@@ -323,6 +327,7 @@ def check_starts(problem: Problem, start: State, runs: int, *, trained: bool) ->
             "each run along a leading axis."
         )
     first = check_start(problem, jax.tree.map(lambda leaf: leaf[0], start), trained=trained)
+    start = problem.inputs.over_blocks(start)
     if start.readout is not None or first.readout is None:
         return start
     return start.with_readout(jnp.repeat(first.readout[None], runs, axis=0))

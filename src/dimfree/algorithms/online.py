@@ -141,18 +141,18 @@ class OnlineAlgorithm(eqx.Module):
         """Which numbers of the State move."""
         trained = None if self.readout_rate is None else problem.readout
         size = 0 if trained is None else trained.shape[-1]
-        rows = {TEACHERS: problem.teacher_width}
+        rows, blocks = {TEACHERS: problem.teacher_width}, problem.inputs.blocks
         entries = tuple(
             Entries(
                 pair,
                 rows.get(pair[0], problem.width),
                 rows.get(pair[1], problem.width),
-                self.sphere and pair == (STUDENTS, STUDENTS),
+                self.sphere and pair == (STUDENTS, STUDENTS) and blocks == 1,  # in a block even these move
             )
             for pair in pairs_of([STUDENTS, TEACHERS, *sorted(self.own)])
             if pair != (TEACHERS, TEACHERS)
         )
-        return Coordinates(entries, 1, size)
+        return Coordinates(entries, blocks, size)
 
 
 class OnlineSGD(OnlineAlgorithm):

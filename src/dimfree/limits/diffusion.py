@@ -13,7 +13,7 @@ from ..errors import check_memory, is_concrete, require
 from ..gaussian.rules import TOLERANCE, Accuracy, Averaging, Rule, Trapezoid
 from ..integration import Found, Settings, solve_paths
 from ..problems import Moments, Problem
-from ..problems.base import on_range
+from ..problems.base import check_problem, on_range
 from ..state import Coordinates, Pair, State, check_state
 from ..trajectory import Trajectory, check_starts
 from .drift import MeanLimit, ode
@@ -260,6 +260,7 @@ def sde(
     Arnaboldi et al. 2023, eqs. (25), (60), (61); Ben Arous et al. 2022, Theorem 2.2 (for overlaps Q rescaled by
     d^1/2 the covariance there lacks the second-order term of the increment).
     """
+    check_problem(problem)
     return DiffusionLimit(mean=ode(problem, algorithm, rule, tolerance=tolerance), d=as_dimension(d))
 
 
@@ -275,6 +276,7 @@ def linear_noise(
 
     **Arguments:** as for [`sde`].
     """
+    check_problem(problem)
     return LinearNoiseLimit(mean=ode(problem, algorithm, rule, tolerance=tolerance), d=as_dimension(d))
 
 

@@ -1,7 +1,5 @@
 """The mean of the increment: gradient flow, and the ODE limit with its correction at finite learning rate."""
 
-import dataclasses
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -82,8 +80,12 @@ class MeanLimit(Limit[Trajectory]):
     @eqx.filter_jit
     def drift(self, alpha: Float[Array, ""] | float, state: State) -> State:
         """The derivative of the State with respect to alpha."""
-        state = self.algorithm.begin(self.problem.completed(state))
+        state = self._begun(state)
         return self._drift(alpha, state, mean_moments(self.problem, self.algorithm, state, self.averaging))
+
+    def _begun(self, state: State) -> State:
+        """A user's State with all that moves."""
+        return self.algorithm.begin(self.problem.inputs.over_blocks(self.problem.completed(state)))
 
     def _drift(self, alpha, state: State, moments: Moments) -> State:
         moments = self.algorithm.limit_moments(moments)
@@ -123,9 +125,10 @@ class MeanLimit(Limit[Trajectory]):
 
     @eqx.filter_jit
     def _drift_and_size(self, alpha, state: State) -> tuple[Float[Array, " n"], Float[Array, ""]]:
-        state = self.algorithm.begin(self.problem.completed(state))
+        state = self._begun(state)
         moments = mean_moments(self.problem, self.algorithm, state, self.averaging)
-        slopes = jnp.sqrt(jnp.maximum(jnp.diagonal(moments.square), 0.0))[:, None]
+        square = moments.square if moments.square.ndim == 2 else jnp.sum(moments.square, axis=0)
+        slopes = jnp.sqrt(jnp.maximum(jnp.diagonal(square), 0.0))[:, None]
         norms = {
             family: jnp.sqrt(jnp.maximum(jnp.diagonal(state.overlap(family, family)), 0.0)) for family in state.families
         }
@@ -151,12 +154,11 @@ def mean_moments(problem: Problem, algorithm: OnlineAlgorithm, state: State, ave
 
     With those that the loss does not see, by Stein's lemma: $\mathbb{E}[s f] = A \, \text{Cov}(u, f)$.
     """
-    moments = problem.mean_moments(state, averaging, algorithm.transform)
-    own = state.families[2:]
-    if not own:
+    fields = problem.inputs.fields(state)
+    moments = problem.mean_moments(fields, averaging, algorithm.transform)
+    if problem.inputs.blocks == 1 and not state.families[2:]:
         return moments
-    sensitivity = problem.sensitivity(state, moments, algorithm.transform)
-    return dataclasses.replace(moments, own={family: sensitivity @ state.with_seen(family) for family in own})
+    return problem.inputs.in_blocks(moments, problem.sensitivity(fields, moments, algorithm.transform), state)
 
 
 def ode(
@@ -199,6 +201,7 @@ def check_mean_limit(limit: object) -> None:
         raise InvalidInput(
             f"limit = {shown(limit)} was given; pass dimfree.ode(problem, algorithm) or dimfree.gradient_flow(...)."
         )
+    check_problem(limit.problem)
     if limit.algorithm.own:
         raise InvalidInput(
             f"{limit.algorithm!r} has vectors of its own ({', '.join(limit.algorithm.own)}); this is known for plain "
@@ -207,8 +210,13 @@ def check_mean_limit(limit: object) -> None:
 
 
 def _mean_limit(problem, algorithm, by: Averaging, *, second_order: bool) -> MeanLimit:
-    check_problem(problem)
+    check_problem(problem, any_spectrum=True)
     check_online(algorithm)
+    if problem.inputs.blocks > 1 and algorithm.transform is not None:
+        raise InvalidInput(
+            f"{algorithm!r} changes the slopes by the length of an input; its limit is known for isotropic inputs "
+            "only. dimfree.simulate takes any spectrum."
+        )
     if by.rule is not None and not isinstance(problem, FieldProblem):
         raise InvalidInput(f"{problem!r} has no fields to average over: its limit is a closed form; leave out rule.")
     if algorithm.readout_rate is not None and problem.readout is None:

@@ -2,6 +2,7 @@
 
 from .base import Draws, Moments, Problem
 from .field_problem import FieldProblem
+from .inputs import Spectrum
 from .local_fields import LocalFields
 from .mixture import Mixture
 from .named import PhaseRetrieval, SingleIndex
@@ -18,6 +19,7 @@ __all__ = [
     "PhaseRetrieval",
     "Problem",
     "SingleIndex",
+    "Spectrum",
     "SpikedTensor",
     "TwoLayer",
 ]

@@ -16,35 +16,8 @@ from ..errors import InvalidInput, check_precision, shown
 from ..gaussian.factor import psd_factor
 from ..gaussian.rules import TOLERANCE, Averaging, Rule, Trapezoid, averaging
 from ..printing import as_call
-from ..state import STUDENTS, TEACHERS, State, WideState
-from .inputs import Inputs, StandardInputs
-
-
-class Moments(eqx.Module):
-    r"""All that a step of SGD needs to know of a sample (or, averaged, of a batch or of the population).
-
-    With $G_i$ the gradient of the loss with respect to $w_i / \sqrt d$, for losses of local fields
-    $G_i = s_i x$, $s_i = \partial \text{loss} / \partial \lambda_i$:
-
-    - `student`: $G_i \cdot w_j / \sqrt d$, that is $s_i \lambda_j$, shape `(p, p)`;
-    - `teacher`: $G_i \cdot w^*_r / \sqrt d$, that is $s_i \lambda^*_r$, shape `(p, k)`;
-    - `square`: $G_i \cdot G_j / d$, that is $s_i s_j \|x\|^2 / d$, shape `(p, p)`, for a batch of size B the sum over
-      all pairs of samples, over $B^2$;
-    - `readout`: $\partial \text{loss} / \partial \text{readout}$, shape `(n,)`, or None without a readout;
-    - `own`: $G_i \cdot v_j / \sqrt d$ with each family of vectors v that an algorithm has beside the weights.
-    """
-
-    student: Float[Array, "p p"]
-    teacher: Float[Array, "p k"]
-    square: Float[Array, "p p"]
-    readout: Float[Array, " n"] | None
-    own: dict[str, Float[Array, "p _"]] = eqx.field(default_factory=dict)
-
-    def along(self, family: str) -> Float[Array, "p _"]:
-        """The products with a family of vectors."""
-        if family == STUDENTS:
-            return self.student
-        return self.teacher if family == TEACHERS else self.own[family]
+from ..state import State, WideState
+from .inputs import Inputs, Moments, StandardInputs
 
 
 class Draws(eqx.Module):
@@ -52,18 +25,18 @@ class Draws(eqx.Module):
 
     **Attributes:**
 
-    - `normals`: standard normals, for the coordinates of an input: those in the frame that all vectors span where the
-      State is simulated, all `d` where the vectors are.
+    - `normals`: standard normals, for the coordinates of an input: those in the frame that all vectors span in each
+      block where the State is simulated, shape `(blocks, B, n)`; all `d` where the vectors are, `(B, d)`.
     - `noise`: one more standard normal for each sample.
     - `component`: of the law of the inputs, that each sample is from.
-    - `triangle`: where the State is simulated, the lower-triangular T of Bartlett: the Gram matrix of what is left of
-      the inputs outside the span is $T T^\top$.
+    - `triangle`: where the State is simulated, the lower-triangular T of Bartlett for each block: the Gram matrix of
+      what is left of the inputs outside the span is $T T^\top$.
     """
 
-    normals: Float[Array, "*block B n"]
-    noise: Float[Array, "*block B"]
-    component: Int[Array, "*block B"]
-    triangle: Float[Array, "*block B B"] | None = None
+    normals: Float[Array, "*axes B n"]
+    noise: Float[Array, "*steps B"]
+    component: Int[Array, "*steps B"]
+    triangle: Float[Array, "*steps blocks B B"] | None = None
 
 
 class Problem(eqx.Module):
@@ -192,12 +165,15 @@ class Problem(eqx.Module):
         by = averaging(rule, tolerance)
         if not isinstance(state, State | WideState):
             raise InvalidInput(f"state = {shown(state)} was given; pass dimfree.State(Q=..., M=...).")
-        single: Callable = self.wide_risk if isinstance(state, WideState) else self.single_risk
+        single: Callable = self.wide_risk if isinstance(state, WideState) else self._risk_of_fields
         axes = state.M.shape[:-2]
         if not axes:
             return single(state, by)
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[len(axes) :]), state)
         return map_in_batches(lambda one: single(one, by), flat).reshape(axes)
+
+    def _risk_of_fields(self, state: State, by: Averaging) -> Float[Array, ""]:
+        return self.single_risk(self.inputs.fields(self.inputs.over_blocks(state)), by)
 
     def readout_of(self, state: State | WideState) -> Float[Array, " n"] | None:
         """The readout of the State, or the problem's own where the State has none."""
@@ -210,11 +186,16 @@ class Problem(eqx.Module):
         return state.with_readout(self.readout_of(state))
 
 
-def check_problem(problem: object) -> None:
-    """An error if this is no problem."""
+def check_problem(problem: object, *, any_spectrum: bool = False) -> None:
+    """An error if this is no problem, or one whose inputs have a spectrum where that is not known."""
     if not isinstance(problem, Problem):
         raise InvalidInput(
             f"problem = {shown(problem)} was given; pass a problem, such as dimfree.PhaseRetrieval(width=2)."
+        )
+    if problem.inputs.blocks > 1 and not any_spectrum:
+        raise InvalidInput(
+            f"The inputs of the problem have a spectrum of {problem.inputs.blocks} blocks; this is known for isotropic "
+            "inputs only. dimfree.ode, gradient_flow, simulate, random_state and check take any spectrum."
         )
 
 
@@ -224,6 +205,16 @@ def is_bounded(fields: Float[Array, "..."], slopes: Float[Array, "..."]) -> Bool
     It looks at what exact and vector simulation share, so that both call the same runs diverged.
     """
     return jnp.all(jnp.abs(fields) < 1e4) & jnp.all(jnp.abs(slopes) < 1e8)
+
+
+def frames(
+    grams: Float[Array, "blocks n n"], normals: Float[Array, "blocks *B n"], sizes: Float[Array, " blocks"]
+) -> tuple[Float[Array, "blocks n n"], Float[Array, "blocks *B n"]]:
+    """The `frame` of each block; one block is not a batch of one, which would be rounded otherwise."""
+    if grams.shape[0] > 1:
+        return jax.vmap(frame)(grams, normals, sizes)
+    factor, coordinates = frame(grams[0], normals[0], sizes[0])
+    return factor[None], coordinates[None]
 
 
 def frame(

@@ -1,22 +1,28 @@
 """Problems whose loss sees an input through finitely many local fields."""
 
 import abc
+import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
+from ..errors import InvalidInput, shown
 from ..gaussian.means import FieldRule, gaussian_mean
 from ..gaussian.resolution import FEW_POINTS, Features, Resolution, loss_resolution, polynomial_degree
 from ..gaussian.rules import MOST_FIELDS, Averaging, GaussHermite, Rule, Trapezoid, choose_rule
 from ..state import State
-from .base import Draws, Moments, Problem, covariance_of_linear, frame, is_bounded
+from .base import Draws, Moments, Problem, covariance_of_linear, frames, is_bounded
+from .inputs import Inputs, Spectrum, StandardInputs
 
 _NOISE_NODES = 32  # for the noise, where it is not known how many are exact
+
+
+Stated = TypeVar("Stated", bound="FieldProblem")
 
 
 class Sample(eqx.Module):
@@ -39,9 +45,34 @@ class FieldProblem(Problem):
     **Attributes:**
 
     - `features`: what averages have to know of a loss with numbers in its functions; None where it has none.
+    - `spectrum`: of the inputs; None where they are the problem's own (see `with_inputs`).
     """
 
     features: Features | None = eqx.field(default=None, repr=False, kw_only=True)
+    spectrum: Spectrum | None = eqx.field(default=None, repr=False, kw_only=True)
+
+    @property
+    def inputs(self) -> Inputs:
+        return StandardInputs() if self.spectrum is None else self.spectrum
+
+    def with_inputs(self: Stated, spectrum: Spectrum) -> Stated:
+        """The same problem for inputs with a spectrum.
+
+        **Arguments:**
+
+        - `spectrum`: a [`Spectrum`].
+        """
+        if not isinstance(spectrum, Spectrum):
+            raise InvalidInput(
+                f"spectrum = {shown(spectrum)} was given; pass dimfree.Spectrum(eigenvalues, fractions)."
+            )
+        if self.spectrum is None and not self.inputs.is_standard:
+            raise InvalidInput(f"{self!r} states its inputs itself; it takes no spectrum.")
+        found = object.__new__(type(self))
+        for field in dataclasses.fields(self):
+            object.__setattr__(found, field.name, getattr(self, field.name))
+        object.__setattr__(found, "spectrum", spectrum)
+        return found
 
     @abc.abstractmethod
     def loss(
@@ -247,23 +278,24 @@ class FieldProblem(Problem):
 
         Of the inputs, a step needs the fields $u_b = L y_b$ with $L L^\top$ the overlaps of all vectors and $y_b$ the
         coordinates of an input in the frame that they span, and the Gram matrix
-        $x_b \cdot x_c / d = (y_b \cdot y_c + (T T^\top)_{bc}) / d$. With more fields than dimensions the overlaps
-        have rank d at most, and only as many columns of L count as the input has coordinates.
+        $x_b \cdot x_c / d = (y_b \cdot y_c + (T T^\top)_{bc}) / d$; both in each block of the inputs' spectrum. With
+        more fields than dimensions the overlaps have rank d at most, and only as many columns of L count as the input
+        has coordinates.
 
         Holds for inputs that are Gaussian in each component, any d >= 1 and any rank of the overlaps.
         """
         p, k, B = self.width, self.teacher_width, draws.noise.shape[-1]
         students, teachers, *own = state.families
         # Teachers first: with more fields than dimensions, the columns left without a pivot are then those of students.
-        factor, normals = frame(state.gram(teachers, students, *own), draws.normals, d)
+        factor, normals = frames(state.grams(teachers, students, *own), draws.normals, self.inputs.sizes(d))
         assert draws.triangle is not None
-        seen = self.inputs.seen(normals, draws.component, factor[:k])
+        seen = self.inputs.seen(normals, draws.component, factor[:, :k])
         unseen = self.inputs.unseen(draws.triangle, draws.component)
-        fields = seen @ factor.T
-        teacher, student, *others = jnp.split(fields, [k + p * number for number in range(1 + len(own))], axis=1)
-        gram = (seen @ seen.T + unseen @ unseen.T) / d
+        gram = (seen @ jnp.swapaxes(seen, 1, 2) + unseen @ jnp.swapaxes(unseen, 1, 2)) / d
+        fields = seen @ jnp.swapaxes(factor, 1, 2)
+        teacher, student, *others = jnp.split(fields, [k + p * number for number in range(1 + len(own))], axis=2)
         slopes, readout_gradient = self._batch_gradients(
-            student, teacher, draws, self.readout_of(state), gram, transform
+            _sum(student), _sum(teacher), draws, self.readout_of(state), _sum(gram), transform
         )
         moments = Moments(
             student=slopes.T @ student / B,
@@ -272,7 +304,7 @@ class FieldProblem(Problem):
             readout=None if readout_gradient is None else jnp.mean(readout_gradient, axis=0),
             own={family: slopes.T @ field / B for family, field in zip(own, others, strict=True)},
         )
-        return moments, is_bounded(student, slopes)
+        return moments, is_bounded(_sum(student), slopes)
 
     def vector_gradient(self, weights, teacher_weights, readout, draws: Draws, transform: Any = None):
         B, d = draws.normals.shape
@@ -295,6 +327,11 @@ class FieldProblem(Problem):
         if transform is not None:
             slopes = transform.used_slopes(lambda fields: of_batch(fields)[0], student, gram)
         return slopes, readout_gradient
+
+
+def _sum(blocks: Float[Array, "blocks *shape"]) -> Float[Array, "*shape"]:
+    """The sum over blocks."""
+    return blocks[0] if blocks.shape[0] == 1 else jnp.sum(blocks, axis=0)
 
 
 class LossOfFields(eqx.Module):

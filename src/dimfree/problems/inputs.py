@@ -1,6 +1,7 @@
 """The law of the inputs: what the fields are, given the overlaps, and a draw of them at finite d."""
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -8,9 +9,42 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.scipy.stats
+import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
+from numpy.typing import ArrayLike
 
-from ..state import State
+from ..errors import InvalidInput, is_concrete, positive_integer, positive_number, real_array, require, shown
+from ..printing import as_call
+from ..state import STUDENTS, TEACHERS, State
+
+
+class Moments(eqx.Module):
+    r"""All that a step of SGD needs to know of a sample (or, averaged, of a batch or of the population).
+
+    With $G_i$ the gradient of the loss with respect to $w_i / \sqrt d$, for losses of local fields
+    $G_i = s_i x$, $s_i = \partial \text{loss} / \partial \lambda_i$:
+
+    - `student`: $G_i \cdot w_j / \sqrt d$, that is $s_i \lambda_j$, shape `(p, p)`;
+    - `teacher`: $G_i \cdot w^*_r / \sqrt d$, that is $s_i \lambda^*_r$, shape `(p, k)`;
+    - `square`: $G_i \cdot G_j / d$, that is $s_i s_j \|x\|^2 / d$, shape `(p, p)`, for a batch of size B the sum over
+      all pairs of samples, over $B^2$;
+    - `readout`: $\partial \text{loss} / \partial \text{readout}$, shape `(n,)`, or None without a readout;
+    - `own`: $G_i \cdot v_j / \sqrt d$ with each family of vectors v that an algorithm has beside the weights.
+
+    Products of vectors are over all dimensions, or those of each block of the inputs' spectrum along a leading axis.
+    """
+
+    student: Float[Array, "*blocks p p"]
+    teacher: Float[Array, "*blocks p k"]
+    square: Float[Array, "*blocks p p"]
+    readout: Float[Array, " n"] | None
+    own: dict[str, Float[Array, "*blocks p _"]] = eqx.field(default_factory=dict)
+
+    def along(self, family: str) -> Float[Array, "*blocks p _"]:
+        """The products with a family of vectors."""
+        if family == STUDENTS:
+            return self.student
+        return self.teacher if family == TEACHERS else self.own[family]
 
 
 class Inputs(eqx.Module):
@@ -18,9 +52,35 @@ class Inputs(eqx.Module):
 
     Fields are Gaussian in each component of the law: `average` takes the mean over components of what a problem
     averages in one. A draw of a sample is its component, and the input made of standard normal numbers: of all d of
-    them where there are vectors (`vectors`), of its coordinates in the frame that the weights span and the Gram matrix
-    of the rest where there are none (`seen`, `unseen`).
+    them where there are vectors (`vectors`), of its coordinates in the frames that the weights span in each block and
+    the Gram matrix of the rest where there are none (`seen`, `unseen`).
     """
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks of equal eigenvalues the covariance of the inputs has: as many as a State has."""
+        return 1
+
+    def sizes(self, d: Float[Array, ""] | float) -> Float[Array, " blocks"]:
+        """How many of d dimensions each block has."""
+        return jnp.reshape(jnp.asarray(d, float), (1,))
+
+    def masses(self, gram: Float[Array, "*axes n m"]) -> Float[Array, "*axes blocks n m"]:
+        """The overlaps in each block of vectors that lie evenly in all dimensions."""
+        return gram[..., None, :, :]
+
+    def fields(self, state: State) -> State:
+        """The State as the fields see it: their covariances in the place of overlaps, in one block."""
+        return state
+
+    def in_blocks(self, moments: Moments, sensitivity: Float[Array, "p r"], state: State) -> Moments:
+        """What the mean `Moments` of the fields make of each block."""
+        own = {family: sensitivity @ state.with_seen(family) for family in state.families[2:]}
+        return dataclasses.replace(moments, own=own)
+
+    def over_blocks(self, state: State) -> State:
+        """A State in one block, of vectors that lie evenly in all dimensions, in the blocks of these inputs."""
+        return state
 
     @property
     @abc.abstractmethod
@@ -47,19 +107,19 @@ class Inputs(eqx.Module):
 
     @abc.abstractmethod
     def seen(
-        self, normals: Float[Array, "B n"], component: Int[Array, " B"], teachers: Float[Array, "k n"]
-    ) -> Float[Array, "B n"]:
-        """The coordinates of inputs in a frame in which the teachers have coordinates `teachers`, over d^1/2."""
+        self, normals: Float[Array, "blocks B n"], component: Int[Array, " B"], teachers: Float[Array, "blocks k n"]
+    ) -> Float[Array, "blocks B n"]:
+        """The coordinates of inputs in frames in which the teachers have coordinates `teachers`, over d^1/2."""
 
     @abc.abstractmethod
-    def unseen(self, triangle: Float[Array, "B B"], component: Int[Array, " B"]) -> Float[Array, "B B"]:
-        """A root of the Gram matrix of inputs outside of that frame."""
+    def unseen(self, triangle: Float[Array, "blocks B B"], component: Int[Array, " B"]) -> Float[Array, "blocks B B"]:
+        """A root of the Gram matrix of inputs outside of those frames."""
 
     def vectors(
         self, normals: Float[Array, "B d"], component: Int[Array, " B"], teachers: Float[Array, "k d"]
     ) -> Float[Array, "B d"]:
         """The inputs themselves."""
-        return self.seen(normals, component, teachers / normals.shape[-1] ** 0.5)
+        return self.seen(normals[None], component, teachers[None] / normals.shape[-1] ** 0.5)[0]
 
     def label(self, component: Int[Array, "*samples"] | int) -> Any:
         """What the loss sees of a sample's component."""
@@ -88,6 +148,193 @@ class StandardInputs(Inputs):
 
     def unseen(self, triangle, component):
         return triangle
+
+
+class Spectrum(Inputs):
+    r"""Gaussian inputs whose covariance has any spectrum, $x \sim N(0, \Sigma)$.
+
+    $\Sigma$ has the eigenvalue $\kappa_b$ in a fraction $\pi_b$ of the dimensions, a block. The State has the overlaps
+    of the vectors in each block, $G_b = U P_b U^\top / d$, and fields the covariance $\sum_b \kappa_b G_b$. By Stein's
+    lemma a block moves with $\mathbb{E}[s f_b] = \kappa_b A\, G_b$ and $\pi_b \kappa_b \mathbb{E}[s s^\top]$, where A
+    is the mean derivative of the slopes by the fields: the averages are those of isotropic inputs.
+
+    **Arguments:**
+
+    - `eigenvalues`: $\kappa$, positive or zero, shape `(blocks,)`.
+    - `fractions`: $\pi$, of the dimensions, shape `(blocks,)`; equal if left out. They sum to one.
+
+    ??? example
+        >>> import dimfree
+        >>> spectrum = dimfree.Spectrum([4.0, 1.0, 0.25], fractions=[0.1, 0.3, 0.6])
+        >>> problem = dimfree.TwoLayer(width=2, activation="erf").with_inputs(spectrum)
+    """
+
+    eigenvalues: Float[Array, " blocks"]
+    fractions: Float[Array, " blocks"]
+
+    def __init__(self, eigenvalues: ArrayLike | Array, fractions: ArrayLike | Array | None = None):
+        self.eigenvalues = jnp.atleast_1d(jnp.asarray(real_array(eigenvalues, "eigenvalues")))
+        blocks = self.eigenvalues.shape[0]
+        given = np.full(blocks, 1 / blocks) if fractions is None else fractions
+        self.fractions = jnp.atleast_1d(jnp.asarray(real_array(given, "fractions")))
+        if self.eigenvalues.ndim != 1 or self.fractions.shape != self.eigenvalues.shape:
+            raise InvalidInput(
+                f"eigenvalues has shape {self.eigenvalues.shape} and fractions {self.fractions.shape}; give one "
+                "fraction for each eigenvalue."
+            )
+        if is_concrete(self.eigenvalues):
+            values = np.asarray(self.eigenvalues)
+            require(
+                np.isfinite(values) & (values >= 0),
+                f"eigenvalues = {shown(eigenvalues)} was given; those of a covariance are finite, zero or positive.",
+            )
+        if is_concrete(self.fractions):
+            values = np.asarray(self.fractions)
+            require(values > 0, f"fractions = {shown(fractions)} was given; each must be positive.")
+            require(
+                abs(values.sum() - 1) < 1e-9,
+                f"fractions = {shown(fractions)} was given; they must sum to 1, not {values.sum():g}.",
+            )
+
+    @classmethod
+    def power_law(cls, exponent: float, dimensions: int, blocks: int = 64) -> "Spectrum":
+        r"""The eigenvalues $j^{-\text{exponent}}$, $j = 1, \dots, \text{dimensions}$, in blocks of neighbours.
+
+        **Arguments:**
+
+        - `exponent`: positive.
+        - `dimensions`: how many eigenvalues there are.
+        - `blocks`: how many at most are told apart (see `merged`).
+        """
+        positive_number(exponent, "exponent")
+        number = positive_integer(dimensions, "dimensions")
+        return cls(np.arange(1.0, number + 1) ** -float(exponent)).merged(blocks)
+
+    @classmethod
+    def marchenko_pastur(cls, ratio: float, blocks: int = 64) -> "Spectrum":
+        r"""The law of Marchenko and Pastur: eigenvalues of $Z^\top Z / n$ for n rows of ratio x n standard normals.
+
+        **Arguments:**
+
+        - `ratio`: of dimensions to samples; above one, a fraction 1 - 1/ratio of the eigenvalues is zero.
+        - `blocks`: of equal fractions, each with its mean eigenvalue, beside that of the zeros.
+        """
+        positive_number(ratio, "ratio")
+        ratio, number = float(ratio), positive_integer(blocks, "blocks")
+        angles = np.linspace(0.0, np.pi, 200_001)
+        values = 1 + ratio - 2 * np.sqrt(ratio) * np.cos(angles)
+        # The density times dx, where x is read off the angle; its ends are no singularities then.
+        weights = 2 * np.sin(angles) ** 2 / (np.pi * np.where(values > 0, values, np.inf))
+        cumulated = np.concatenate([[0.0], np.cumsum((weights[1:] + weights[:-1]) / 2)])
+        first = np.concatenate([[0.0], np.cumsum((weights[1:] * values[1:] + weights[:-1] * values[:-1]) / 2)])
+        edges = np.interp(np.linspace(0, 1, number + 1) * cumulated[-1], cumulated, np.arange(len(angles)))
+        means = np.diff(np.interp(edges, np.arange(len(angles)), first)) * number / cumulated[-1]
+        if ratio <= 1:
+            return cls(means)
+        return cls([0.0, *means], [1 - 1 / ratio, *np.full(number, 1 / (ratio * number))])
+
+    def merged(self, blocks: int) -> "Spectrum":
+        """The same with at most so many blocks: neighbours become one, with their mean eigenvalue.
+
+        Fractions and trace are kept, the trace of the square is a little smaller. Large eigenvalues stay for
+        themselves: blocks are of equal width in the logarithm of the eigenvalues' rank.
+        """
+        blocks = positive_integer(blocks, "blocks")
+        if self.blocks <= blocks:
+            return self
+        order = np.argsort(-np.asarray(self.eigenvalues), kind="stable")
+        values, fractions = np.asarray(self.eigenvalues)[order], np.asarray(self.fractions)[order]
+        # Ranks at which blocks end: whole numbers, all different, even in the logarithm as soon as they can be.
+        ends = np.unique(np.round(np.geomspace(1, self.blocks, blocks)).astype(int))
+        while len(ends) < blocks:
+            gaps = np.diff(ends)
+            widest = int(np.argmax(gaps / ends[:-1] * (gaps > 1)))
+            ends = np.insert(ends, widest + 1, ends[widest] + gaps[widest] // 2)
+        starts = np.concatenate([[0], ends[:-1]])
+        weight = np.add.reduceat(fractions, starts)
+        return Spectrum(np.add.reduceat(fractions * values, starts) / weight, weight / weight.sum())
+
+    @property
+    def trace(self) -> Float[Array, ""]:
+        """The mean eigenvalue: the squared length of an input, over d."""
+        return self.fractions @ self.eigenvalues
+
+    def effective_dimension(self, d: int) -> Float[Array, ""]:
+        r"""$(\text{tr}\,\Sigma)^2 / \text{tr}\,\Sigma^2$ in dimension d: over how many dimensions the trace is spread.
+
+        Limits hold where it is large.
+        """
+        return d * self.trace**2 / (self.fractions @ self.eigenvalues**2)
+
+    def __repr__(self) -> str:
+        if self.blocks <= 8 or not is_concrete(self.eigenvalues):
+            return as_call(self)
+        low, high = (float(each) for each in (self.eigenvalues.min(), self.eigenvalues.max()))
+        return f"Spectrum({self.blocks} blocks, eigenvalues {low:.3g} to {high:.3g})"
+
+    @property
+    def blocks(self) -> int:
+        return self.eigenvalues.shape[0]
+
+    @property
+    def components(self) -> int:
+        return 1
+
+    def sizes(self, d):
+        """Whole numbers that sum to d, each within one of its fraction of d."""
+        return jnp.diff(jnp.round(jnp.cumsum(self.fractions) * d), prepend=0.0)
+
+    def fields(self, state: State) -> State:
+        overlaps = {
+            pair: jnp.tensordot(self.eigenvalues, blocks, axes=(0, -3))[..., None, :, :]
+            for pair, blocks in state.overlaps.items()
+        }
+        return State.of(overlaps, state.readout)
+
+    def in_blocks(self, moments: Moments, sensitivity: Float[Array, "p r"], state: State) -> Moments:
+        students, teachers, *own = state.families
+        weight = self.eigenvalues[:, None, None]
+
+        def along(family: str) -> Float[Array, "blocks p n"]:
+            with_seen = jnp.concatenate([state.blocks_of(students, family), state.blocks_of(teachers, family)], axis=-2)
+            return weight * (sensitivity @ with_seen)
+
+        return Moments(
+            student=along(students),
+            teacher=along(teachers),
+            square=self.fractions[:, None, None] * weight * moments.square,
+            readout=moments.readout,
+            own={family: along(family) for family in own},
+        )
+
+    def masses(self, gram: Float[Array, "*axes n m"]) -> Float[Array, "*axes blocks n m"]:
+        return self.fractions[:, None, None] * gram[..., None, :, :]
+
+    def over_blocks(self, state: State) -> State:
+        if state.blocks == self.blocks:
+            return state
+        overlaps = {pair: self.masses(blocks[..., 0, :, :]) for pair, blocks in state.overlaps.items()}
+        return State.of(overlaps, state.readout)
+
+    def component(self, normals):
+        return jnp.zeros(normals.shape, int)
+
+    def average(self, in_component, state: State):
+        return in_component(None, jnp.ones(()), None)
+
+    def seen(self, normals, component, teachers):
+        return jnp.sqrt(self.eigenvalues)[:, None, None] * normals
+
+    def unseen(self, triangle, component):
+        return jnp.sqrt(self.eigenvalues)[:, None, None] * triangle
+
+    def vectors(self, normals, component, teachers):
+        return jnp.sqrt(self.eigenvalues)[block_of_coordinate(self, normals.shape[-1])] * normals
+
+
+def block_of_coordinate(inputs: Inputs, d: int) -> Int[Array, " d"]:
+    """The block that each coordinate belongs to: those of a block stand together, in the order of the blocks."""
+    return jnp.searchsorted(jnp.cumsum(inputs.sizes(d)), jnp.arange(d), side="right")
 
 
 class Clusters(Inputs):

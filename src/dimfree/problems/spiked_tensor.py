@@ -113,10 +113,10 @@ class SpikedTensor(Problem):
         """
         _refuse(transform)
         signal, shrink, noise = self._gradient(state)
-        factor, normals = frame(state.gram(*state.families), jnp.mean(draws.normals, axis=0), d)
+        factor, normals = frame(state.gram(*state.families), jnp.mean(draws.normals[0], axis=0), d)
         along = jnp.ones(normals.shape).at[0].set(self.order**0.5)
         assert draws.triangle is not None
-        rest = jnp.sum(jnp.mean(draws.triangle, axis=0) ** 2)
+        rest = jnp.sum(jnp.mean(draws.triangle[0], axis=0) ** 2)
         gradient = shrink * factor[0] - signal * factor[1] - jnp.sqrt(noise) * along * normals
         products = factor @ gradient
         own = state.families[2:]

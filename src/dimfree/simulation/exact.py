@@ -16,24 +16,26 @@ def draw(key: PRNGKeyArray, problem: Problem, algorithm: OnlineAlgorithm, block:
 
     The triangle T is Bartlett's: for the part of the inputs orthogonal to all vectors,
     $x_b \cdot x_c = (T T^\top)_{bc}$, with chi-square variables on its diagonal, of $d - n - b$ degrees of freedom
-    for n vectors.
+    for n vectors; one for each block of the inputs' spectrum, with its dimensions in the place of d.
     """
     field_key, diagonal_key, lower_key = jax.random.split(key, 3)
     batch_size = algorithm.batch_size
     fields = algorithm.number_of_vectors(problem)
+    blocks = problem.inputs.blocks
     # All normals in one draw: every further one costs a third of a second of compilation.
     several = problem.inputs.components > 1
-    normals = jax.random.normal(field_key, (block, batch_size, fields + 1 + several))
-    left = jnp.maximum(d - fields - jnp.arange(batch_size), 0.0)
-    squares = chi_square(diagonal_key, jnp.tile(left, block)).reshape(block, batch_size)
+    normals = jax.random.normal(field_key, (block, batch_size, blocks * fields + 1 + several))
+    left = jnp.maximum(problem.inputs.sizes(d)[:, None] - fields - jnp.arange(batch_size), 0.0)
+    squares = chi_square(diagonal_key, jnp.tile(left.reshape(-1), block)).reshape(block, blocks, batch_size)
     triangle = jnp.sqrt(squares)[..., None] * jnp.eye(batch_size)
     if batch_size > 1:
         rows, columns = np.tril_indices(batch_size, -1)
-        lower = jax.random.normal(lower_key, (block, len(rows)))
-        triangle = triangle.at[:, rows, columns].set(jnp.where(left[columns] > 0, lower, 0.0))
+        lower = jax.random.normal(lower_key, (block, blocks * len(rows))).reshape(block, blocks, len(rows))
+        triangle = triangle.at[..., rows, columns].set(jnp.where(left[:, columns] > 0, lower, 0.0))
+    coordinates = normals[..., : blocks * fields].reshape(block, batch_size, blocks, fields)
     return Draws(
-        normals=normals[..., :fields],
-        noise=normals[..., fields],
+        normals=jnp.swapaxes(coordinates, 1, 2),
+        noise=normals[..., blocks * fields],
         component=problem.inputs.component(normals[..., -1]),
         triangle=triangle,
     )

@@ -38,7 +38,7 @@ def simulate_online(
     progress: bool,
 ) -> Trajectory:
     """[`simulate`] where each sample is used once."""
-    check_problem(problem)
+    check_problem(problem, any_spectrum=True)
     check_online(algorithm)
     method, memory = method or "exact", _MEMORY if memory is None else memory
     d = positive_integer(d, "d")
@@ -61,8 +61,8 @@ def simulate_online(
     )
     check_memory(lanes * bytes_per_run + results, cost, "Take fewer runs, fewer times (alpha), or method='exact'.")
     states = check_starts(problem, start, runs, trained=algorithm.readout_rate is not None)
-    check_state(states if start.batch_shape else start, sphere=algorithm.sphere)
-    vectors.check_rank(states if start.batch_shape else start, d)
+    check_state(states if start.batch_shape else jax.tree.map(lambda leaf: leaf[0], states), sphere=algorithm.sphere)
+    vectors.check_rank(states, problem.inputs, d)
     states = algorithm.begin(states)
     dimension = jnp.asarray(d, float) if method == "exact" else d
     keys = jax.random.split(key, runs)
@@ -119,7 +119,7 @@ class _Job(eqx.Module):
 
         def load(run):
             state = jax.tree.map(lambda leaf: leaf[run], states)
-            return vectors.embed(state, d), state.readout
+            return vectors.embed(state, problem.inputs, d), state.readout
 
         def advance(moving, draws, step):
             now, readout = moving
@@ -129,17 +129,18 @@ class _Job(eqx.Module):
             "load": load,
             "draw": lambda key: vectors.draw(key, problem, batch, d),
             "advance": jax.vmap(advance),
-            "observe": lambda moving: vectors.observe(*moving),
+            "observe": lambda moving: vectors.observe(moving[0], moving[1], problem.inputs),
             "block": 1,
         }
 
 
 def _bytes_per_run(problem: Problem, algorithm: OnlineAlgorithm, d: int, method: str) -> int:
     fields, batch = algorithm.number_of_vectors(problem), algorithm.batch_size
-    state = fields**2 + 2 * problem.width
+    blocks = problem.inputs.blocks
+    state = blocks * fields**2 + 2 * problem.width
     if method == "vectors":
         return 8 * (2 * batch * d + 3 * fields * d + 3 * state)
-    return 8 * BLOCK * (2 * batch * (fields + batch + 4) + 2 * state)
+    return 8 * BLOCK * (2 * batch * blocks * (fields + batch + 4) + 2 * state)
 
 
 def _run_all(job: _Job, states: State, keys, devices: list, lanes: int, cost: str, shown: bool) -> Results:

@@ -15,6 +15,7 @@ from ..errors import InvalidInput, check_key, check_memory, free_memory, in_byte
 from ..problems import Problem
 from ..problems.base import check_problem
 from ..problems.field_problem import FieldProblem
+from ..problems.inputs import StandardInputs
 from ..state import STUDENTS, TEACHERS, State, check_state
 from ..trajectory import Outcome, Trajectory, bytes_of_state, check_starts, provenance, save_alphas, steps_at
 from . import vectors
@@ -121,7 +122,7 @@ def _vectors(states: State, keys, d: int) -> tuple[Float[Array, "runs p d"], Flo
 
     def of_run(state, key):
         turned = State(Q=state.P, M=state.M.T, P=state.Q)  # teachers first, so that they depend on P alone
-        embedded = vectors.embed(turned, d)
+        embedded = vectors.embed(turned, StandardInputs(), d)
         teacher, students = embedded[STUDENTS], embedded[TEACHERS]
         frame = jnp.linalg.qr(jax.random.normal(key, (d - k, directions)))[0] if directions else jnp.zeros((0, 0))
         outside = students[:, k : k + directions] @ frame.T
@@ -148,7 +149,7 @@ def _states(problem: FieldProblem, algorithm: ReusedData, start, runs: int, d: i
     if states.width + states.teacher_width > d:
         for run in range(runs if start.batch_shape else 1):
             state = State(states.Q[run], states.M[run], states.P[run])
-            vectors.embed(state, d)  # says in words when it cannot be done
+            vectors.embed(state, StandardInputs(), d)  # says in words when it cannot be done
     return states
 
 

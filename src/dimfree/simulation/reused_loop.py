@@ -72,7 +72,7 @@ class Runs(eqx.Module):
 
         def of_run(weights, readout):
             weights = weights.astype(job.teacher_weights.dtype)
-            return vectors.observe({STUDENTS: weights, TEACHERS: job.teacher_weights}, readout)
+            return vectors.observe({STUDENTS: weights, TEACHERS: job.teacher_weights}, readout, job.problem.inputs)
 
         return _of_runs(of_run)(self.weights, self.readout)
 

@@ -10,33 +10,52 @@ from ..algorithms.online import OnlineAlgorithm
 from ..errors import InvalidInput, is_concrete
 from ..gaussian.factor import psd_factor
 from ..problems import Draws, Problem
+from ..problems.inputs import Inputs, block_of_coordinate
 from ..state import STUDENTS, TEACHERS, State
 
 
-def check_rank(states: State, d: int) -> None:
+def check_rank(states: State, inputs: Inputs, d: int) -> None:
     """Refuse overlaps that no vectors of dimension d have (traced values pass)."""
-    if d >= states.width * (len(states.families) - 1) + states.teacher_width or not is_concrete(states):
+    vectors = states.width * (len(states.families) - 1) + states.teacher_width
+    if not is_concrete(states, inputs):
         return
     with jax.ensure_compile_time_eval():  # the start may be concrete inside of a program that is being traced
-        values = np.linalg.eigvalsh(np.asarray(states.gram(*states.families)))
-    independent = int(np.sum(values > 1e-10 * values[..., -1:], axis=-1).max())
-    if independent > d:
+        sizes = np.asarray(inputs.sizes(d))
+        if sizes.min() >= vectors:
+            return
+        values = np.linalg.eigvalsh(np.asarray(states.grams(*states.families)))
+    independent = np.sum(values > 1e-10 * np.maximum(values[..., -1:], 1e-300), axis=-1)
+    independent = independent.reshape(-1, len(sizes)).max(axis=0)
+    if (independent > sizes).any():
+        block = int(np.argmax(independent > sizes))
+        where = "" if len(sizes) == 1 else f" in block {block}, which has {sizes[block]:.0f} of the dimensions,"
         raise InvalidInput(
-            f"The overlaps have rank {independent}, but vectors of dimension d = {d} have overlaps of rank d at "
-            "most; take a larger d, or a start from dimfree.random_state(problem, d=d, key=...)."
+            f"The overlaps have rank {independent[block]}{where}, but vectors of dimension d = {d} have overlaps of "
+            "rank d at most; take a larger d, or a start from dimfree.random_state(problem, d=d, key=...)."
         )
 
 
-def embed(state: State, d: int) -> dict[str, Float[Array, "_ d"]]:
+def embed(state: State, inputs: Inputs, d: int) -> dict[str, Float[Array, "_ d"]]:
     """Vectors in dimension d that have the overlaps of the State, by family."""
-    check_rank(state, d)
+    check_rank(state, inputs, d)
     families = state.families
-    factor, in_use = psd_factor(state.gram(*families))
     # Columns in use first, and of these no more than there are dimensions: a pivot beyond is rounding.
-    columns = factor[:, jnp.argsort(~in_use, stable=True)][:, :d]
-    weights = jnp.zeros((columns.shape[0], d)).at[:, : columns.shape[1]].set(d**0.5 * columns)
+    if inputs.blocks == 1:
+        columns = _columns(state.gram(*families))[:, :d]
+        weights = jnp.zeros((columns.shape[0], d)).at[:, : columns.shape[1]].set(d**0.5 * columns)
+    else:
+        columns, block = jax.vmap(_columns)(state.grams(*families)), block_of_coordinate(inputs, d)
+        place = jnp.arange(d) - (jnp.cumsum(inputs.sizes(d)) - inputs.sizes(d)).astype(int)[block]
+        number = columns.shape[-1]
+        found = columns[block, :, jnp.minimum(place, number - 1)]
+        weights = d**0.5 * jnp.where(place[:, None] < number, found, 0.0).T
     rows = [state.blocks_of(family, family).shape[-1] for family in families]
     return dict(zip(families, jnp.split(weights, np.cumsum(rows)[:-1]), strict=True))
+
+
+def _columns(gram: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    factor, in_use = psd_factor(gram)
+    return factor[:, jnp.argsort(~in_use, stable=True)]
 
 
 def draw(key: PRNGKeyArray, problem: Problem, batch_size: int, d: int) -> Draws:
@@ -65,11 +84,15 @@ def advance(
     return algorithm.step_vectors(vectors, readout, gradient, readout_gradient, alpha), bounded
 
 
-def observe(vectors: dict[str, Float[Array, "_ d"]], readout: Float[Array, " n"] | None) -> State:
-    """The overlaps of the vectors."""
+def observe(vectors: dict[str, Float[Array, "_ d"]], readout: Float[Array, " n"] | None, inputs: Inputs) -> State:
+    """The overlaps of the vectors, in each block of the inputs' spectrum."""
     families = [STUDENTS, TEACHERS, *sorted(set(vectors) - {STUDENTS, TEACHERS})]
-    overlaps = {
-        (one, other): (vectors[one] @ vectors[other].T / vectors[one].shape[-1])[None]
-        for one, other in pairs_of(families)
-    }
-    return State.of(overlaps, readout)
+    d = vectors[STUDENTS].shape[-1]
+
+    def blocks(one: str, other: str) -> Float[Array, "blocks _ _"]:
+        if inputs.blocks == 1:
+            return (vectors[one] @ vectors[other].T / d)[None]
+        products = vectors[one].T[:, :, None] * vectors[other].T[:, None] / d
+        return jax.ops.segment_sum(products, block_of_coordinate(inputs, d), inputs.blocks, indices_are_sorted=True)
+
+    return State.of({pair: blocks(*pair) for pair in pairs_of(families)}, readout)

@@ -1,0 +1,231 @@
+"""Inputs with a spectrum: limits, simulations and starts in each of its blocks."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+import dimfree
+from dimfree import InvalidInput, Spectrum
+
+THREE = Spectrum([4.0, 1.0, 0.25], [0.1, 0.3, 0.6])
+SGD = dimfree.OnlineSGD(0.4, batch_size=2, ridge=0.2)
+
+
+def network(activation="erf", p=2, k=1, **options):
+    return dimfree.TwoLayer(p, k, activation=activation, noise=0.1, **options)
+
+
+def test_one_block_of_eigenvalue_one_is_the_isotropic_law_bit_for_bit():
+    problem = network()
+    one = problem.with_inputs(Spectrum([1.0]))
+    start = dimfree.random_state(problem, 60, key=jax.random.key(0))
+    algorithm = dimfree.Averaged(dimfree.Momentum(0.4, 0.3, 2.0, batch_size=2), 1.0)
+
+    def results(problem):
+        runs = [
+            dimfree.simulate(problem, algorithm, start, 60, 1.0, runs=3, key=jax.random.key(1), method=method)
+            for method in ("exact", "vectors")
+        ]
+        limit = dimfree.ode(problem, algorithm)
+        begun = dimfree.random_state(problem, 60, key=jax.random.key(0))
+        return [begun, limit.drift(0.0, start), dimfree.solve(limit, start, 1.0).state, *(run.state for run in runs)]
+
+    for ours, expected in zip(results(one), results(problem), strict=True):
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def moved_by_hand(rng, vectors, eigenvalues, steps, rate, batch, noise, ridge):
+    """SGD of a network of erf neurons on inputs with these variances, in NumPy: students and teacher as rows."""
+    from scipy.special import erf
+
+    students, teacher = vectors
+    d = len(eigenvalues)
+    for _ in range(steps):
+        x = rng.normal(size=(batch, d)) * np.sqrt(eigenvalues)
+        fields, target = x @ students.T / np.sqrt(d), x @ teacher / np.sqrt(d)
+        error = (
+            erf(fields / np.sqrt(2)).mean(axis=1) - erf(target / np.sqrt(2)) - np.sqrt(noise) * rng.normal(size=batch)
+        )
+        slopes = error[:, None] * np.sqrt(2 / np.pi) * np.exp(-(fields**2) / 2) / len(students)
+        students = (1 - rate * ridge / d) * students - rate / batch * slopes.T @ x / np.sqrt(d)
+    return students
+
+
+def by_block(a, b, sizes):
+    edges = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
+    return np.stack([a[:, i:j] @ b[:, i:j].T for i, j in itertools.pairwise(edges)]) / a.shape[1]
+
+
+def test_limit_and_simulation_are_those_of_a_loop_in_numpy():
+    """24 runs of SGD on vectors in d = 400, from one start: overlaps of all blocks, and the risk by its own average."""
+    rng, d, alpha, runs = np.random.default_rng(3), 400, 3.0, 24
+    sizes = np.asarray(THREE.sizes(d))
+    eigenvalues = np.repeat(np.asarray(THREE.eigenvalues), sizes.astype(int))
+    students, teacher = rng.normal(size=(2, d)), rng.normal(size=(1, d))
+    students[0] += 0.7 * teacher[0]
+    pairs = {
+        ("students", "students"): by_block(students, students, sizes),
+        ("students", "teachers"): by_block(students, teacher, sizes),
+        ("teachers", "teachers"): by_block(teacher, teacher, sizes),
+    }
+    start = dimfree.State.of({pair: jnp.asarray(blocks) for pair, blocks in pairs.items()}, None)
+    problem = network().with_inputs(THREE)
+    final = [
+        moved_by_hand(rng, (students, teacher[0]), eigenvalues, int(alpha * d / 2), 0.4, 2, 0.1, 0.2)
+        for _ in range(runs)
+    ]
+    direct = {
+        "students": np.stack([by_block(each, each, sizes) for each in final]),
+        "teachers": np.stack([by_block(each, teacher, sizes) for each in final]),
+    }
+    solved = dimfree.solve(dimfree.ode(problem, SGD), start, alpha).final
+    exact = dimfree.simulate(problem, SGD, start, d, [0.0, alpha], runs=256, key=jax.random.key(0)).final
+    for family, found in direct.items():
+        error = found.std(axis=0, ddof=1) / np.sqrt(runs)
+        limit, ours = (np.asarray(each.overlaps["students", family]) for each in (solved, exact))
+        # 15 entries, each within four of its standard errors and, for the limit, 1/d: false alarm 1e-3.
+        assert np.all(np.abs(found.mean(axis=0) - limit) < 4 * error + 1 / d), (family, found.mean(axis=0) - limit)
+        both = np.hypot(error, ours.std(axis=0) / 16)
+        assert np.all(np.abs(found.mean(axis=0) - ours.mean(axis=0)) < 4 * both), family
+
+
+def test_the_risk_is_that_of_the_fields():
+    state = dimfree.random_state(network().with_inputs(THREE), 200, key=jax.random.key(2))
+    weights = np.asarray(THREE.eigenvalues)[:, None, None]
+    seen = dimfree.State(*(np.sum(weights * np.asarray(state.overlaps[pair]), axis=0) for pair in state.overlaps))
+    np.testing.assert_allclose(network().with_inputs(THREE).risk(state), network().risk(seen), rtol=1e-13)
+
+
+def test_least_squares_has_its_exact_mean():
+    """The recursion of the mean squares in the eigenbasis is exact at any d; so is the simulation's mean."""
+    eigenvalues, d, steps, rate, noise = np.arange(1.0, 31.0) ** -1.5, 30, 90, 0.3 * 30, 0.1
+    problem = dimfree.TwoLayer(1, 1, activation="linear", noise=noise).with_inputs(Spectrum(eigenvalues))
+    start = dimfree.random_state(problem, d, key=jax.random.key(4))
+    G = {pair: np.asarray(blocks)[:, 0, 0] * d for pair, blocks in start.overlaps.items()}
+    squares = G["students", "students"] - 2 * G["students", "teachers"] + G["teachers", "teachers"]
+    gamma = rate / d
+    for _ in range(steps):
+        shared = eigenvalues @ squares / d * d + noise * d
+        squares = (1 - 2 * gamma * eigenvalues + 2 * gamma**2 * eigenvalues**2) * squares + gamma**2 * eigenvalues * (
+            shared
+        )
+    expected = 0.5 * (eigenvalues @ squares / d + noise)
+    runs = dimfree.simulate(
+        problem, dimfree.OnlineSGD(rate), start, d, [0.0, steps / d], runs=20_000, key=jax.random.key(5)
+    )
+    risks = np.asarray(runs.risk)[:, -1]
+    assert abs(risks.mean() - expected) < 4 * risks.std() / np.sqrt(len(risks))
+
+
+@pytest.mark.parametrize(("p", "k", "sizes"), [(2, 1, (3, 9, 18)), (3, 2, (2, 4, 24))])
+def test_random_state_has_the_law_of_random_vectors_in_each_block(p, k, sizes):
+    d, number = sum(sizes), 3000
+    problem = network(p=p, k=k).with_inputs(Spectrum([4.0, 1.0, 0.2], np.array(sizes) / d))
+    keys = jax.random.split(jax.random.key(0), number)
+    drawn = jax.vmap(lambda key: dimfree.random_state(problem, d, key=key))(keys)
+    rng = np.random.default_rng(1)
+    weights = rng.normal(size=(number, p, d))
+    weights *= np.sqrt(d) / np.linalg.norm(weights, axis=-1, keepdims=True)
+    teachers = np.zeros((k, d))  # with the identity over d in each block, times its fraction
+    edges = np.concatenate([[0], np.cumsum(sizes)])
+    for first, size in zip(edges, sizes, strict=False):
+        teachers[np.arange(k), first + np.arange(k)] = np.sqrt(size)
+    for block, (i, j) in enumerate(itertools.pairwise(edges)):
+        Q = np.einsum("rad,rbd->rab", weights[..., i:j], weights[..., i:j]) / d
+        M = weights[..., i:j] @ teachers[:, i:j].T / d
+        for ours, direct in ((drawn.overlaps["students", "students"], Q), (drawn.overlaps["students", "teachers"], M)):
+            found = np.asarray(ours)[:, block]
+            for entry in ((0, 0), (1, 0)):
+                p_value = scipy.stats.ks_2samp(found[:, *entry], direct[:, *entry]).pvalue
+                assert p_value > 1e-5, (block, entry)
+
+
+def test_check_sees_the_rate_at_which_the_limit_is_reached():
+    problem = network("square").with_inputs(THREE)
+    result = dimfree.check(problem, dimfree.OnlineSGD(0.05), dimensions=(60, 240, 960), runs=48)
+    assert -0.7 < result.slope < -0.3
+    assert result.ok
+
+
+def test_a_start_without_blocks_lies_evenly_in_all_dimensions():
+    problem = network().with_inputs(THREE)
+    begun = dimfree.solve(dimfree.ode(problem, SGD), dimfree.State(Q=np.eye(2), M=[[0.3], [0.0]]), 0.1).state
+    for block, fraction in enumerate(np.asarray(THREE.fractions)):
+        np.testing.assert_allclose(begun.overlaps["students", "students"][0, block], fraction * np.eye(2), rtol=1e-14)
+    np.testing.assert_allclose(begun.Q[0], np.eye(2), rtol=1e-14)
+
+
+def test_spectra_by_name_and_merged():
+    for ratio in (0.3, 2.0):
+        spectrum = Spectrum.marchenko_pastur(ratio, 200)
+        np.testing.assert_allclose(spectrum.trace, 1.0, rtol=1e-4)
+        np.testing.assert_allclose(spectrum.fractions @ spectrum.eigenvalues**2, 1 + ratio, rtol=1e-4)
+    eigenvalues = np.arange(1.0, 5001.0) ** -1.4
+    merged = Spectrum.power_law(1.4, 5000, blocks=48)
+    assert merged.blocks == 48
+    np.testing.assert_allclose(merged.trace * 5000, eigenvalues.sum(), rtol=1e-12)
+    np.testing.assert_allclose(merged.eigenvalues[:8], eigenvalues[:8], rtol=1e-12)  # large ones stay alone
+    np.testing.assert_allclose(merged.fractions @ merged.eigenvalues**2 * 5000, (eigenvalues**2).sum(), rtol=1e-3)
+    assert float(THREE.sizes(37.0).sum()) == 37
+    np.testing.assert_allclose(Spectrum([1.0, 1.0]).effective_dimension(100), 100.0)
+
+
+def test_limits_are_differentiated_by_the_eigenvalues():
+    start = dimfree.State(Q=np.eye(2), M=[[0.3], [0.0]])
+
+    def end(eigenvalue):
+        problem = network().with_inputs(Spectrum(jnp.stack([eigenvalue, jnp.ones(())]), [0.3, 0.7]))
+        return dimfree.solve(dimfree.ode(problem, SGD), start, 1.0).state.M[-1, 0, 0]
+
+    np.testing.assert_allclose(
+        jax.grad(end)(jnp.asarray(2.0)), (end(jnp.asarray(2.001)) - end(jnp.asarray(1.999))) / 0.002, rtol=1e-5
+    )
+
+
+REFUSED = {
+    "sde": lambda problem: dimfree.sde(problem, SGD, d=100),
+    "linear noise": lambda problem: dimfree.linear_noise(problem, SGD, d=100),
+    "mean field": lambda problem: dimfree.mean_field(problem, SGD),
+    "equations": lambda problem: dimfree.equations(problem, SGD),
+    "fixed points": lambda problem: dimfree.fixed_points(dimfree.ode(problem, SGD), key=jax.random.key(0)),
+    "Hessian": lambda problem: dimfree.hessian(problem, dimfree.State(Q=np.eye(2), M=[[0.3], [0.0]])),
+    "exit time": lambda problem: dimfree.exit_time(problem, dimfree.OnlineSGD(0.1), d=100, key=jax.random.key(0)),
+    "regimes": lambda problem: dimfree.regimes(problem, dimfree.OnlineSGD(0.1), key=jax.random.key(0)),
+    "DMFT": lambda problem: dimfree.dmft(problem, dimfree.GradientDescent(0.1, 2.0)),
+    "reused data": lambda problem: dimfree.simulate(
+        problem,
+        dimfree.GradientDescent(0.1, 2.0),
+        dimfree.State(Q=np.eye(2), M=[[0.3], [0.0]]),
+        50,
+        1.0,
+        runs=1,
+        key=jax.random.key(0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_known_for_isotropic_inputs_only_says_so(name):
+    with pytest.raises(InvalidInput, match=r"isotropic|standard"):
+        REFUSED[name](network("square").with_inputs(THREE))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Spectrum([1.0, -1.0]), "zero or positive"),
+        (lambda: Spectrum([1.0, 2.0], [0.5, 0.6]), "sum to 1"),
+        (lambda: Spectrum([1.0, 2.0], [1.0]), "one fraction for each"),
+        (lambda: network().with_inputs([1.0, 2.0]), "dimfree.Spectrum"),
+        (lambda: dimfree.Mixture.binary(1, 2.0).with_inputs(THREE), "takes no spectrum"),
+        (lambda: dimfree.random_state(network(k=3).with_inputs(THREE), 20, key=jax.random.key(0)), "do not fit"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(make, words):
+    with pytest.raises(InvalidInput, match=words):
+        make()
