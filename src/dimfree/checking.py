@@ -214,7 +214,7 @@ def _compare_drift(limit: MeanLimit, start: State, runs: int):
     batch_size, coordinates = limit.algorithm.batch_size, limit.coordinates
     key = jax.random.key(3)
     moved = simulate(limit.problem, limit.algorithm, start, d, steps * batch_size / d, runs=runs, key=key).final
-    start = limit.algorithm.begin(limit.problem.completed(start))
+    start = limit.begun(start)
     changes = np.asarray(coordinates.pack(moved) - coordinates.pack(start)) * d / (batch_size * steps[-1])
     mean, error = changes.mean(axis=0), changes.std(axis=0) / runs**0.5
     drift = np.asarray(coordinates.pack(limit.drift(0.0, start)))

@@ -13,6 +13,7 @@ from ..errors import InvalidInput, positive_integer
 from ..gaussian.activations import as_activation
 from ..gaussian.hermite import expand
 from ..problems import MultiIndex, Problem, TwoLayer
+from ..problems.base import check_problem
 from ..problems.two_layer import scale_of
 
 _ORDER = 8
@@ -192,6 +193,7 @@ def _of_problem(problem: Problem, order: int):
             f"information_exponent knows the target of TwoLayer, SingleIndex and MultiIndex, not of "
             f"{type(problem).__name__}; give it the link function instead."
         )
+    check_problem(problem)
     k = problem.teacher_width
     order = _affordable(order, k)
     student = expand(problem.activation.function, order, 1)

@@ -8,6 +8,7 @@ from jaxtyping import PRNGKeyArray
 from ..algorithms import OnlineSGD
 from ..errors import InvalidInput, check_key, positive_integer, shown
 from ..problems import TwoLayer
+from ..problems.base import check_problem
 from ..state import State
 from .exit_times import ExitEstimate, check_threshold
 from .learning_rates import BestLearningRate, best_rate_from, first_guess, many_starts, with_rate
@@ -87,6 +88,7 @@ def overparameterisation_gain(
     """
     if not isinstance(problem, TwoLayer) or bool((problem.readout != problem.readout[0]).any()):
         raise InvalidInput(f"problem = {shown(problem)} was given; take a TwoLayer whose readouts are equal.")
+    check_problem(problem)
     k = problem.teacher_width
     narrow = problem.resized(k)
     slower = with_rate(algorithm, first_guess(algorithm) * k / problem.width)

@@ -24,7 +24,7 @@ _NOTHING_MOVES = 1e-30  # learning rate, whose square is lost beside itself and 
 def centre(problem: Problem) -> State:
     """The State that random starts scatter around: students of norm sqrt(d) without any overlap."""
     p, k = problem.width, problem.teacher_width
-    return problem.completed(State(Q=jnp.eye(p), M=jnp.zeros((p, k))))
+    return problem.inputs.over_blocks(problem.completed(State(Q=jnp.eye(p), M=jnp.zeros((p, k)))))
 
 
 def check_moves(algorithm: OnlineAlgorithm) -> None:

@@ -14,6 +14,7 @@ from ..algorithms.schedules import Schedule
 from ..errors import InvalidInput, check_key, positive_integer, positive_number, shown
 from ..limits import gradient_flow, mean_field, ode
 from ..problems import MultiIndex, TwoLayer
+from ..problems.base import check_problem
 from ..simulation import random_state, simulate
 from ..solving import solve
 from ..state import State, WideState
@@ -226,6 +227,7 @@ def _check(problem: object, algorithm: OnlineSGD) -> None:
         raise InvalidInput(
             f"{shown(problem)} was given; regimes are those of two-layer networks, TwoLayer or MultiIndex."
         )
+    check_problem(problem)
     if problem.normalisation != "mean":
         raise InvalidInput(
             f"normalisation = {problem.normalisation!r} was given; widths are compared at the normalisation 'mean'."

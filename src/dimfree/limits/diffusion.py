@@ -1,6 +1,6 @@
 """The covariance of the increment: the diffusion around the ODE, and its linearisation."""
 
-import dataclasses
+import itertools
 from typing import Any
 
 import equinox as eqx
@@ -13,8 +13,9 @@ from ..errors import check_memory, is_concrete, require
 from ..gaussian.rules import TOLERANCE, Accuracy, Averaging, Rule, Trapezoid
 from ..integration import Found, Settings, solve_paths
 from ..problems import Moments, Problem
-from ..problems.base import check_problem, on_range
-from ..state import Coordinates, Pair, State, check_state
+from ..problems.base import on_range
+from ..problems.inputs import Inputs
+from ..state import STUDENTS, TEACHERS, Coordinates, Pair, State, check_state
 from ..trajectory import Trajectory, check_starts
 from .drift import MeanLimit, ode
 from .limit import Averages, Limit
@@ -31,14 +32,14 @@ def increment_covariance(mean: MeanLimit, alpha: Float[Array, ""] | float, state
     Arnaboldi et al. 2023, eq. (62), holds after doubling the learning rate in the terms with the variance of Q.
     """
     problem, algorithm = mean.problem, mean.algorithm
-    state = algorithm.begin(problem.completed(state))
+    state = mean.begun(state)
     averaging, transform = mean.averaging.loosened(), algorithm.transform
-    unseen = _Unseen.of(state)
+    fields, unseen = problem.inputs.fields(state), _Unseen.of(problem.inputs, state)
     parameters = (problem, algorithm, state, unseen, jnp.asarray(alpha, float))
-    covariance = problem.increment_covariance(_increment, parameters, state, averaging, transform)
+    covariance = problem.increment_covariance(_increment, parameters, fields, averaging, transform)
     if not unseen.regression:
         return covariance
-    return covariance + unseen.covariance(problem.mean_moments(state, averaging, transform), parameters)
+    return covariance + unseen.covariance(problem.mean_moments(fields, averaging, transform), parameters)
 
 
 def _increment(moments: Moments, parameters) -> Float[Array, " n"]:
@@ -50,42 +51,67 @@ def _increment(moments: Moments, parameters) -> Float[Array, " n"]:
 class _Unseen(eqx.Module):
     r"""The fields f of vectors that a loss does not see: what those that it sees say of them, and what is left.
 
-    $$ f = R u + r, \qquad R = G_{fu} \Omega^+, \qquad \text{Cov}(r) = G_{ff} - R \Omega R^\top, $$
+    $$ f = R u + r, \qquad R = \text{Cov}(f, u) \Omega^+, \qquad \text{Cov}(r) = \text{Cov}(f) - R \Omega R^\top, $$
 
-    with r independent of everything that the loss sees.
+    with r independent of everything that the loss sees. Where inputs have a spectrum, what each block of them gives to
+    the field of any vector is such an f: $\text{Cov}(f_b, u) = \kappa_b G_b$, and different blocks are independent.
+
+    **Attributes:**
+
+    - `regression`: R, of each family of vectors that has such fields; `residual`: Cov(r), of each pair.
+    - `weights`: of each block, in the squared length of an input, over d: $\pi_b \kappa_b$.
     """
 
-    regression: dict[str, Float[Array, "p r"]]
-    residual: dict[Pair, Float[Array, "p p"]]
+    regression: dict[str, Float[Array, "blocks _ r"]]
+    residual: dict[Pair, Float[Array, "blocks _ blocks _"]]
+    weights: Float[Array, " blocks"]
 
     @staticmethod
-    def of(state: State) -> "_Unseen":
-        own = state.families[2:]
-        regression = {f: on_range(state.covariance, state.with_seen(f)).T for f in own}
-        residual = {(f, g): state.overlap(f, g) - regression[f] @ state.with_seen(g) for f in own for g in own}
-        return _Unseen(regression, residual)
+    def of(inputs: Inputs, state: State) -> "_Unseen":
+        families = state.families[2:] if inputs.isotropic else state.families
+        variances, covariance = inputs.eigenvalues[:, None, None], inputs.fields(state).covariance
 
-    def completed(self, moments: Moments) -> Moments:
-        """Moments with what is expected of those with unseen vectors, given the fields that are seen."""
+        def with_seen(family: str) -> Float[Array, "blocks r n"]:
+            seen = [state.blocks_of(STUDENTS, family), state.blocks_of(TEACHERS, family)]
+            return variances * jnp.concatenate(seen, axis=-2)
+
+        solved = jax.vmap(lambda columns: on_range(covariance, columns).T)
+        regression = {family: solved(with_seen(family)) for family in families}
+        residual = {}
+        for f, g in itertools.product(families, families):
+            explained = jnp.einsum("bnr,crm->bncm", regression[f], with_seen(g))
+            own = jnp.einsum("bnm,bc->bncm", variances * state.blocks_of(f, g), jnp.eye(inputs.blocks))
+            residual[f, g] = own - explained
+        return _Unseen(regression, residual, inputs.fractions * inputs.eigenvalues)
+
+    def products(self, moments: Moments) -> dict[str, Float[Array, "blocks p _"]]:
+        """What is expected of the products of the slopes with unseen fields, given the fields that are seen."""
         with_fields = jnp.concatenate([moments.student, moments.teacher], axis=1)
-        own = {family: with_fields @ matrix.T for family, matrix in self.regression.items()}
-        return dataclasses.replace(moments, own=own)
+        return {family: with_fields @ jnp.swapaxes(matrix, 1, 2) for family, matrix in self.regression.items()}
+
+    def completed(self, moments: Moments, products: dict[str, Any] | None = None) -> Moments:
+        """Moments in each block, with these products of the slopes with unseen fields, or with what is expected."""
+        products = dict(self.products(moments) if products is None else products)
+        return Moments(
+            student=products.pop(STUDENTS, moments.student[None]),
+            teacher=products.pop(TEACHERS, moments.teacher[None]),
+            square=self.weights[:, None, None] * moments.square,
+            readout=moments.readout,
+            own=products,
+        )
 
     def covariance(self, mean: Moments, parameters) -> Float[Array, "n n"]:
         r"""What the rest r adds: the covariance of $s_i r_j$ and $s_k r_l$ is $\mathbb{E}[s_i s_k]$ times that of r."""
         problem, algorithm, state, _, alpha = parameters
-        completed = self.completed(mean)
 
-        def increment(own):
-            moments = dataclasses.replace(completed, own=own)
-            return algorithm.coordinates(problem).pack(
-                algorithm.increment(state, algorithm.limit_moments(moments), alpha)
-            )
+        def increment(products):
+            moments = algorithm.limit_moments(self.completed(mean, products))
+            return algorithm.coordinates(problem).pack(algorithm.increment(state, moments, alpha))
 
-        linear = jax.jacfwd(increment)(completed.own)
+        linear = jax.jacfwd(increment)(self.products(mean))
         return sum(
             (
-                jnp.einsum("nij,ik,jl,mkl->nm", linear[f], mean.square, matrix, linear[g])
+                jnp.einsum("nbij,ik,bjcl,mckl->nm", linear[f], mean.square, matrix, linear[g])
                 for (f, g), matrix in self.residual.items()
             ),
             jnp.zeros(()),
@@ -260,7 +286,6 @@ def sde(
     Arnaboldi et al. 2023, eqs. (25), (60), (61); Ben Arous et al. 2022, Theorem 2.2 (for overlaps Q rescaled by
     d^1/2 the covariance there lacks the second-order term of the increment).
     """
-    check_problem(problem)
     return DiffusionLimit(mean=ode(problem, algorithm, rule, tolerance=tolerance), d=as_dimension(d))
 
 
@@ -276,7 +301,6 @@ def linear_noise(
 
     **Arguments:** as for [`sde`].
     """
-    check_problem(problem)
     return LinearNoiseLimit(mean=ode(problem, algorithm, rule, tolerance=tolerance), d=as_dimension(d))
 
 

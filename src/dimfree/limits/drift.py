@@ -80,10 +80,10 @@ class MeanLimit(Limit[Trajectory]):
     @eqx.filter_jit
     def drift(self, alpha: Float[Array, ""] | float, state: State) -> State:
         """The derivative of the State with respect to alpha."""
-        state = self._begun(state)
+        state = self.begun(state)
         return self._drift(alpha, state, mean_moments(self.problem, self.algorithm, state, self.averaging))
 
-    def _begun(self, state: State) -> State:
+    def begun(self, state: State) -> State:
         """A user's State with all that moves."""
         return self.algorithm.begin(self.problem.inputs.over_blocks(self.problem.completed(state)))
 
@@ -125,7 +125,7 @@ class MeanLimit(Limit[Trajectory]):
 
     @eqx.filter_jit
     def _drift_and_size(self, alpha, state: State) -> tuple[Float[Array, " n"], Float[Array, ""]]:
-        state = self._begun(state)
+        state = self.begun(state)
         moments = mean_moments(self.problem, self.algorithm, state, self.averaging)
         square = moments.square if moments.square.ndim == 2 else jnp.sum(moments.square, axis=0)
         slopes = jnp.sqrt(jnp.maximum(jnp.diagonal(square), 0.0))[:, None]
@@ -156,9 +156,7 @@ def mean_moments(problem: Problem, algorithm: OnlineAlgorithm, state: State, ave
     """
     fields = problem.inputs.fields(state)
     moments = problem.mean_moments(fields, averaging, algorithm.transform)
-    if problem.inputs.blocks == 1 and not state.families[2:]:
-        return moments
-    return problem.inputs.in_blocks(moments, problem.sensitivity(fields, moments, algorithm.transform), state)
+    return problem.inputs.in_blocks(moments, lambda: problem.sensitivity(fields, moments, algorithm.transform), state)
 
 
 def ode(
@@ -212,7 +210,7 @@ def check_mean_limit(limit: object) -> None:
 def _mean_limit(problem, algorithm, by: Averaging, *, second_order: bool) -> MeanLimit:
     check_problem(problem, any_spectrum=True)
     check_online(algorithm)
-    if problem.inputs.blocks > 1 and algorithm.transform is not None:
+    if not problem.inputs.isotropic and algorithm.transform is not None:
         raise InvalidInput(
             f"{algorithm!r} changes the slopes by the length of an input; its limit is known for isotropic inputs "
             "only. dimfree.simulate takes any spectrum."

@@ -192,10 +192,11 @@ def check_problem(problem: object, *, any_spectrum: bool = False) -> None:
         raise InvalidInput(
             f"problem = {shown(problem)} was given; pass a problem, such as dimfree.PhaseRetrieval(width=2)."
         )
-    if problem.inputs.blocks > 1 and not any_spectrum:
+    if not problem.inputs.isotropic and not any_spectrum:
         raise InvalidInput(
-            f"The inputs of the problem have a spectrum of {problem.inputs.blocks} blocks; this is known for isotropic "
-            "inputs only. dimfree.ode, gradient_flow, simulate, random_state and check take any spectrum."
+            f"The inputs of the problem have a spectrum, {problem.inputs!r}; this is known for isotropic inputs only. "
+            "dimfree.ode, gradient_flow, sde, linear_noise, simulate, random_state, check and exit_time take any "
+            "spectrum."
         )
 
 

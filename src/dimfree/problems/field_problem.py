@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, PyTree
 
 from ..errors import InvalidInput, shown
@@ -55,7 +56,7 @@ class FieldProblem(Problem):
     def inputs(self) -> Inputs:
         return StandardInputs() if self.spectrum is None else self.spectrum
 
-    def with_inputs(self: Stated, spectrum: Spectrum) -> Stated:
+    def with_inputs(self: Stated, spectrum: Any) -> Stated:
         """The same problem for inputs with a spectrum.
 
         **Arguments:**
@@ -66,7 +67,7 @@ class FieldProblem(Problem):
             raise InvalidInput(
                 f"spectrum = {shown(spectrum)} was given; pass dimfree.Spectrum(eigenvalues, fractions)."
             )
-        if self.spectrum is None and not self.inputs.is_standard:
+        if self.spectrum is None and not isinstance(self.inputs, StandardInputs):
             raise InvalidInput(f"{self!r} states its inputs itself; it takes no spectrum.")
         found = object.__new__(type(self))
         for field in dataclasses.fields(self):
@@ -263,8 +264,15 @@ class FieldProblem(Problem):
         known = self.known_second_moments(state) if averaging.rule is None and transform is None else None
         if known is not None:
             return covariance_of_linear(increment, parameters, self.mean_moments(state, averaging), known)
-        of_sample = functools.partial(_increment_and_square, increment)
+        moments = jax.eval_shape(lambda: self.mean_moments(state, averaging, transform))
+        few = jax.eval_shape(increment, moments, parameters).size
+        # In many blocks, the increment has more entries than the moments that it is linear in.
+        many = few > sum(leaf.size for leaf in jax.tree.leaves(moments))
+        of_sample = functools.partial(_increment_and_square, _ravelled if many else increment)
         first, second = self.average(of_sample, (parameters, transform), state, averaging, power=4, transform=transform)
+        if many:
+            mean = ravel_pytree(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), moments))[1](first)
+            return covariance_of_linear(increment, parameters, mean, second)
         return second - jnp.outer(first, first)
 
     def single_risk(self, state: State, averaging: Averaging) -> Float[Array, ""]:
@@ -430,6 +438,10 @@ def _moments_and_curvature(problem: FieldProblem, sample: Sample, parameters) ->
     """
     curvature = jax.hessian(problem.loss)(sample.student, sample.teacher, sample.noise, sample.readout, sample.label)
     return _sample_moments(problem, sample, None), sample.variance * curvature
+
+
+def _ravelled(moments: Moments, parameters) -> Float[Array, " m"]:
+    return ravel_pytree(moments)[0]
 
 
 def _increment_and_square(increment, problem: FieldProblem, sample: Sample, parameters):

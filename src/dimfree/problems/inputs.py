@@ -54,7 +54,15 @@ class Inputs(eqx.Module):
     averages in one. A draw of a sample is its component, and the input made of standard normal numbers: of all d of
     them where there are vectors (`vectors`), of its coordinates in the frames that the weights span in each block and
     the Gram matrix of the rest where there are none (`seen`, `unseen`).
+
+    **Attributes:**
+
+    - `eigenvalues`: of the inputs' covariance in each block, apart from what a component of the law makes of it.
+    - `fractions`: of the dimensions, that each block has.
     """
+
+    eigenvalues: eqx.AbstractVar[Float[Array, " blocks"]]
+    fractions: eqx.AbstractVar[Float[Array, " blocks"]]
 
     @property
     def blocks(self) -> int:
@@ -73,14 +81,26 @@ class Inputs(eqx.Module):
         """The State as the fields see it: their covariances in the place of overlaps, in one block."""
         return state
 
-    def in_blocks(self, moments: Moments, sensitivity: Float[Array, "p r"], state: State) -> Moments:
-        """What the mean `Moments` of the fields make of each block."""
-        own = {family: sensitivity @ state.with_seen(family) for family in state.families[2:]}
-        return dataclasses.replace(moments, own=own)
+    def in_blocks(self, moments: Moments, sensitivity: Callable[[], Float[Array, "p r"]], state: State) -> Moments:
+        """What the mean `Moments` of the fields make of each block, and of vectors that the loss does not see.
+
+        **Arguments:**
+
+        - `sensitivity`: gives the mean derivative of the slopes by the fields, where it is needed.
+        """
+        if not state.families[2:]:
+            return moments
+        matrix = sensitivity()
+        return dataclasses.replace(moments, own={name: matrix @ state.with_seen(name) for name in state.families[2:]})
 
     def over_blocks(self, state: State) -> State:
         """A State in one block, of vectors that lie evenly in all dimensions, in the blocks of these inputs."""
         return state
+
+    @property
+    def isotropic(self) -> bool:
+        """Whether inputs spread alike in all dimensions, and by variances that a problem itself states."""
+        return True
 
     @property
     @abc.abstractmethod
@@ -128,6 +148,17 @@ class Inputs(eqx.Module):
 
 class StandardInputs(Inputs):
     """Inputs whose coordinates are independent standard normal numbers."""
+
+    def __init__(self) -> None:
+        pass
+
+    @property
+    def eigenvalues(self) -> Float[Array, " blocks"]:
+        return jnp.ones(1)
+
+    @property
+    def fractions(self) -> Float[Array, " blocks"]:
+        return jnp.ones(1)
 
     @property
     def components(self) -> int:
@@ -277,6 +308,15 @@ class Spectrum(Inputs):
         return self.eigenvalues.shape[0]
 
     @property
+    def isotropic(self) -> bool:
+        """Only if it is known to be one block with the eigenvalue 1."""
+        return self.blocks == 1 and is_concrete(self.eigenvalues) and bool(np.all(np.asarray(self.eigenvalues) == 1))
+
+    @property
+    def is_standard(self) -> bool:
+        return self.isotropic
+
+    @property
     def components(self) -> int:
         return 1
 
@@ -291,13 +331,17 @@ class Spectrum(Inputs):
         }
         return State.of(overlaps, state.readout)
 
-    def in_blocks(self, moments: Moments, sensitivity: Float[Array, "p r"], state: State) -> Moments:
+    def in_blocks(self, moments: Moments, sensitivity: Callable[[], Float[Array, "p r"]], state: State) -> Moments:
+        if self.blocks == 1:
+            one, eigenvalue = super().in_blocks(moments, sensitivity, state), self.eigenvalues[0]
+            own = {family: eigenvalue * products for family, products in one.own.items()}
+            return dataclasses.replace(one, square=eigenvalue * one.square, own=own)
         students, teachers, *own = state.families
-        weight = self.eigenvalues[:, None, None]
+        weight, matrix = self.eigenvalues[:, None, None], sensitivity()
 
         def along(family: str) -> Float[Array, "blocks p n"]:
             with_seen = jnp.concatenate([state.blocks_of(students, family), state.blocks_of(teachers, family)], axis=-2)
-            return weight * (sensitivity @ with_seen)
+            return weight * (matrix @ with_seen)
 
         return Moments(
             student=along(students),
@@ -357,6 +401,23 @@ class Clusters(Inputs):
     means: Float[Array, "c k"]
     variances: Float[Array, " c"] | None
     labels: Float[Array, "c *label"]
+
+    def __init__(
+        self,
+        probabilities: Float[Array, " c"],
+        means: Float[Array, "c k"],
+        variances: Float[Array, " c"] | None,
+        labels: Float[Array, "c *label"],
+    ):
+        self.probabilities, self.means, self.variances, self.labels = probabilities, means, variances, labels
+
+    @property
+    def eigenvalues(self) -> Float[Array, " blocks"]:
+        return jnp.ones(1)
+
+    @property
+    def fractions(self) -> Float[Array, " blocks"]:
+        return jnp.ones(1)
 
     @property
     def components(self) -> int:

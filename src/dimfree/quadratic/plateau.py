@@ -11,6 +11,7 @@ from ..errors import InvalidInput, is_concrete, require, shown
 from ..limits import MeanLimit
 from ..limits.drift import check_mean_limit
 from ..problems import Problem, TwoLayer
+from ..problems.base import check_problem
 from ..state import State
 from ..trajectory import check_start
 
@@ -147,6 +148,7 @@ def norm_learning(limit: MeanLimit, start: State, alpha: ArrayLike | Array) -> S
 
 def check_quadratic(problem: Problem) -> TwoLayer:
     """The problem, or an error if it is not a quadratic network with equal readouts."""
+    check_problem(problem)
     if not isinstance(problem, TwoLayer) or not problem.knows_second_moments:
         raise InvalidInput(
             f"problem = {shown(problem)} was given; these closed forms are those of quadratic networks, "
