@@ -9,12 +9,15 @@ import jax.numpy as jnp
 import optimistix
 
 from ..trajectory import Outcome
+from .frozen import FrozenAverages
 from .settings import DIVERGED_ABOVE
 
 
 @eqx.filter_jit
-def solve_adaptively(limit: Any, start: Any, alphas, tolerances, max_steps: int, stop) -> dict[str, Any]:
-    """A limit's `vector_field` from its `initial` values by Tsit5, to tolerances, with events.
+def solve_adaptively(
+    limit: Any, start: Any, alphas, tolerances, max_steps: int, stop, *, frozen: bool = False
+) -> dict[str, Any]:
+    """A limit's `vector_field` from its `initial` values by Tsit5 or `FrozenAverages`, to tolerances, with events.
 
     Of a limit this uses besides `coordinates_of` (those among the values that are coordinates of the State) and
     `observed` (the fields of a Trajectory that the values make).
@@ -31,7 +34,7 @@ def solve_adaptively(limit: Any, start: Any, alphas, tolerances, max_steps: int,
     root_finder = None if stop is None else optimistix.Newton(1e-10, 1e-10)
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(limit.vector_field),
-        diffrax.Tsit5(),
+        FrozenAverages(limit) if frozen else diffrax.Tsit5(),
         t0=0.0,
         t1=alphas[-1],
         dt0=None,

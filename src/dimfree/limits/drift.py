@@ -6,14 +6,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..algorithms.online import OnlineAlgorithm, check_online
-from ..errors import InvalidInput, shown
+from ..errors import InvalidInput, is_concrete, shown
 from ..gaussian.rules import TOLERANCE, Accuracy, Averaging, Rule, Trapezoid, averaging
-from ..integration import Found, Settings, solve_sliding
+from ..integration import Found, Frozen, Settings, solve_sliding
 from ..problems import FieldProblem, Moments, Problem
 from ..problems.base import check_problem
-from ..state import Coordinates, State
+from ..state import STUDENTS, TEACHERS, Coordinates, Entries, State
 from ..trajectory import Trajectory
 from .limit import Averages, Limit
+
+_HARDLY = 1e-3  # of the fastest rate of a block
+_STIFF = 1000.0  # times that the fastest overlap relaxes, beyond which an explicit solver takes longer
 
 
 class MeanLimit(Limit[Trajectory]):
@@ -57,6 +60,14 @@ class MeanLimit(Limit[Trajectory]):
         arrays = solve_sliding(self, start, times, settings.steps, settings.stop)
         return Found(arrays, {"solver": f"Heun with projection on sliding surfaces, {settings.steps} steps"})
 
+    def freezes(self, start: State, times: Float[Array, " times"]) -> bool:
+        if self.problem.inputs.blocks == 1:
+            return False
+        if not is_concrete((self, start, times)):
+            return True
+        _, frozen = _evaluated(self, start)
+        return float(jnp.max(jnp.abs(frozen.rates)) * times[-1]) > _STIFF
+
     @property
     def coordinates(self) -> Coordinates:
         """The numbers that move."""
@@ -98,6 +109,85 @@ class MeanLimit(Limit[Trajectory]):
     def vector_field(self, alpha, values: Float[Array, " n"], like: State) -> Float[Array, " n"]:
         """The drift on the coordinates, for a solver."""
         return self.coordinates.pack(self.drift(alpha, self.coordinates.unpack(values, like)))
+
+    # For a solver that freezes the averages over a step.
+
+    def evaluated(self, alpha, values: Float[Array, " n"], like: State) -> tuple[Float[Array, " n"], Frozen]:
+        r"""The drift on the coordinates, and its linear part where the averages stay as they are.
+
+        Students then move along $F_b W + E_b W_*$ in block b, with $F_b = K + \kappa_b C \, \mathbb{E}[\partial s /
+        \partial \lambda]$ and $E_b = \kappa_b C \, \mathbb{E}[\partial s / \partial \lambda^*]$. In the basis of
+        eigenvectors of $F_b$, which is that of all blocks, and taken from $-F_b^{-1} E_b W_*$, where they come to rest,
+        each grows or decays at a rate of its own.
+        """
+        state, inputs, p = self.coordinates.unpack(values, like), self.problem.inputs, self.problem.width
+        drift, sensitivity = self._seen_drift(alpha, state, inputs.fields(state))
+        curvature, toward = sensitivity[:, :p], sensitivity[:, p:]
+        curvatures, turn = jnp.linalg.eigh((curvature + curvature.T) / 2)
+        move = self.algorithm.move(jnp.asarray(alpha, float))
+        pull = move.pull[STUDENTS] * inputs.eigenvalues[:, None]
+        rates = {
+            family: jnp.full(state.blocks_of(family, family).shape[:-1], move.drag.get((family, family), 0.0))
+            for family in state.families
+        }
+        rates[STUDENTS] = rates[STUDENTS] + pull * curvatures
+        # Where a student hardly moves it comes to rest too far away to be seen from there.
+        floor = _HARDLY * jnp.max(jnp.abs(rates[STUDENTS]), axis=1, keepdims=True) + 1e-300
+        damped = rates[STUDENTS] / (rates[STUDENTS] ** 2 + floor**2)
+        rest = -(damped * pull)[:, :, None] * (turn.T @ toward)
+        overlaps = {(a, b): rates[a][:, :, None] + rates[b][:, None, :] for a, b in state.overlaps}
+        readout = None if state.readout is None else jnp.zeros_like(state.readout)
+        diagonal = self.coordinates.pack(State.of(overlaps, readout)) / self.algorithm.batch_size
+        # The solution does not depend on how it is taken apart, and eigenvectors have no derivatives where two agree.
+        return self.coordinates.pack(drift), jax.lax.stop_gradient(Frozen(turn, rest, diagonal))
+
+    def fields(self, values: Float[Array, " n"], like: State) -> Float[Array, " m"]:
+        """The covariances of the fields that move: all that averages depend on."""
+        return self._field_coordinates.pack(self.problem.inputs.fields(self.coordinates.unpack(values, like)))
+
+    def drift_seen(self, alpha, values: Float[Array, " n"], like: State, fields: Float[Array, " m"]):
+        """The drift on the coordinates with averages over fields of other covariances."""
+        state = self.coordinates.unpack(values, like)
+        seen = self._field_coordinates.unpack(fields, self.problem.inputs.fields(state))
+        return self.coordinates.pack(self._seen_drift(alpha, state, seen)[0])
+
+    @property
+    def _field_coordinates(self) -> Coordinates:
+        p, k = self.problem.width, self.problem.teacher_width
+        return Coordinates(
+            (Entries((STUDENTS, STUDENTS), p, p, False), Entries((STUDENTS, TEACHERS), p, k, False)), 1, 0
+        )
+
+    def _seen_drift(self, alpha, state: State, fields: State) -> tuple[State, Float[Array, "p r"]]:
+        """The drift with averages over these fields, and the mean derivative of the slopes by them."""
+        moments = self.problem.mean_moments(fields, self.averaging, self.algorithm.transform)
+        sensitivity = self.problem.sensitivity(fields, moments, self.algorithm.transform)
+        moments = self.problem.inputs.in_blocks(moments, lambda: sensitivity, state)
+        return self._drift(alpha, state, moments), sensitivity
+
+    def seen_from(self, frozen: Frozen, values: Float[Array, " n"], like: State) -> Float[Array, " n"]:
+        """Coordinates in the basis, and from the point of rest, of a `Frozen`."""
+        return self._in_frame(values, like, frozen.turn.T, -frozen.rest)
+
+    def back_from(self, frozen: Frozen, values: Float[Array, " n"], like: State) -> Float[Array, " n"]:
+        """The coordinates that are seen so."""
+        return self._in_frame(values, like, frozen.turn, frozen.turn @ frozen.rest)
+
+    def _in_frame(self, values, like: State, turn, shift) -> Float[Array, " n"]:
+        """The coordinates after W becomes turn W + shift W*, and what belongs to students is turned with them."""
+        state = self.coordinates.unpack(values, like)
+        rows = {family: {family: turn} for family in state.families}
+        rows[TEACHERS] = {TEACHERS: jnp.eye(state.teacher_width)}
+        rows[STUDENTS] |= {TEACHERS: shift}
+        overlaps = {}
+        for one, other in state.overlaps:
+            parts = [
+                a @ state.blocks_of(first, second) @ jnp.swapaxes(b, -1, -2)
+                for first, a in rows[one].items()
+                for second, b in rows[other].items()
+            ]
+            overlaps[one, other] = sum(parts, jnp.zeros(()))
+        return self.coordinates.pack(State.of(overlaps, state.readout))
 
     def expectation_error(self, state: State, alpha: float = 0.0) -> Float[Array, ""]:
         """Estimated error of the drift at this State from the quadrature: largest entry; zero for closed forms.
@@ -147,6 +237,11 @@ class MeanLimit(Limit[Trajectory]):
         parts = [self.coordinates.pack(self._drift(alpha, still, part)) for part in (linear, square)]
         size = sum((jnp.max(jnp.abs(part)) for part in parts), jnp.zeros(()))
         return self.coordinates.pack(self._drift(alpha, state, moments)), size
+
+
+@eqx.filter_jit
+def _evaluated(limit: MeanLimit, start: State):
+    return limit.evaluated(jnp.zeros(()), limit.coordinates.pack(start), start)
 
 
 def mean_moments(problem: Problem, algorithm: OnlineAlgorithm, state: State, averaging: Averaging) -> Moments:

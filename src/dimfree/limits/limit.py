@@ -127,8 +127,14 @@ class Limit(eqx.Module, Generic[Solution]):
         relative, absolute = settings.tolerances(rough=self.rough)
         # As arrays, so that one compiled program serves all of them.
         tolerances = tuple(real_array(each, "tolerance") for each in (relative, absolute))
-        arrays = solve_adaptively(self, start, times, tolerances, settings.max_steps, settings.stop)
-        return Found(arrays, {"solver": f"Tsit5, relative tolerance {relative}, absolute {absolute}"})
+        frozen = self.freezes(start, times)
+        arrays = solve_adaptively(self, start, times, tolerances, settings.max_steps, settings.stop, frozen=frozen)
+        solver = "exponential Adams with frozen averages" if frozen else "Tsit5"
+        return Found(arrays, {"solver": f"{solver}, relative tolerance {relative}, absolute {absolute}"})
+
+    def freezes(self, start: Any, times: Float[Array, " times"]) -> bool:
+        """Whether the equation is stiff enough for a solver that freezes its averages (`FrozenAverages`)."""
+        return False
 
     # After.
 

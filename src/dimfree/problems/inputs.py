@@ -285,6 +285,10 @@ class Spectrum(Inputs):
         weight = np.add.reduceat(fractions, starts)
         return Spectrum(np.add.reduceat(fractions * values, starts) / weight, weight / weight.sum())
 
+    def normalised(self) -> "Spectrum":
+        """The same with the mean eigenvalue one, so that an input is as long as an isotropic one."""
+        return Spectrum(self.eigenvalues / self.trace, self.fractions)
+
     @property
     def trace(self) -> Float[Array, ""]:
         """The mean eigenvalue: the squared length of an input, over d."""
