@@ -128,6 +128,25 @@ def test_paths_spread_as_linear_noise():
     np.testing.assert_allclose(spread, np.diag(np.asarray(linear)), rtol=0.3)
 
 
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_clusters_share_a_spectrum(activation):
+    """The limit against exact runs, and these against vectors, in all blocks; means have no eigenvalue."""
+    means = [[1.5, 0.0], [0.0, 1.5], [-1.0, -1.0]]
+    problem = dimfree.Mixture(means, [1, 0, 1], 2, snr=[2.0, 1.0, 4.0], activation=activation).with_inputs(THREE)
+    algorithm, d, alpha = dimfree.Averaged(dimfree.OnlineSGD(0.5, batch_size=2), 1.0), 600, [0.0, 2.0]
+    start, pack = dimfree.random_state(problem, d, key=jax.random.key(1)), algorithm.coordinates(problem).pack
+    limit = np.asarray(pack(dimfree.solve(dimfree.ode(problem, algorithm), start, alpha).final))
+    exact, vectors = (
+        np.asarray(pack(dimfree.simulate(problem, algorithm, start, d, alpha, runs=runs, key=key, method=method).final))
+        for method, runs, key in (("exact", 400, jax.random.key(2)), ("vectors", 100, jax.random.key(3)))
+    )
+    errors = [runs.std(axis=0) / np.sqrt(len(runs)) for runs in (exact, vectors)]
+    # 63 entries, four standard errors each: a false alarm in 250; the mean differs from the limit by 1/d beside.
+    assert np.all(np.abs(exact.mean(axis=0) - vectors.mean(axis=0)) < 4.2 * np.hypot(*errors))
+    assert np.all(np.abs(exact.mean(axis=0) - limit) < 4 * errors[0] + 1 / d)
+    assert np.abs(limit - np.asarray(pack(algorithm.begin(problem.inputs.over_blocks(start))))).max() > 20 / d
+
+
 def test_the_risk_is_that_of_the_fields():
     state = dimfree.random_state(network().with_inputs(THREE), 200, key=jax.random.key(2))
     weights = np.asarray(THREE.eigenvalues)[:, None, None]
@@ -258,7 +277,8 @@ def test_what_is_known_for_isotropic_inputs_only_says_so(name):
         (lambda: Spectrum([1.0, 2.0], [0.5, 0.6]), "sum to 1"),
         (lambda: Spectrum([1.0, 2.0], [1.0]), "one fraction for each"),
         (lambda: network().with_inputs([1.0, 2.0]), "dimfree.Spectrum"),
-        (lambda: dimfree.Mixture.binary(1, 2.0).with_inputs(THREE), "takes no spectrum"),
+        (lambda: dimfree.Mixture.binary(1, np.inf).with_inputs(THREE), "are points"),
+        (lambda: dimfree.sde(dimfree.Mixture.binary(1, 2.0).with_inputs(THREE), SGD, d=100), "isotropic clusters"),
         (lambda: dimfree.random_state(network(k=3).with_inputs(THREE), 20, key=jax.random.key(0)), "do not fit"),
     ],
 )

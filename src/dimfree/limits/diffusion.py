@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..algorithms.online import OnlineAlgorithm
-from ..errors import check_memory, is_concrete, require
+from ..errors import InvalidInput, check_memory, is_concrete, require
 from ..gaussian.rules import TOLERANCE, Accuracy, Averaging, Rule, Trapezoid
 from ..integration import Found, Settings, solve_paths
 from ..problems import Moments, Problem
@@ -286,7 +286,7 @@ def sde(
     Arnaboldi et al. 2023, eqs. (25), (60), (61); Ben Arous et al. 2022, Theorem 2.2 (for overlaps Q rescaled by
     d^1/2 the covariance there lacks the second-order term of the increment).
     """
-    return DiffusionLimit(mean=ode(problem, algorithm, rule, tolerance=tolerance), d=as_dimension(d))
+    return DiffusionLimit(mean=_checked(ode(problem, algorithm, rule, tolerance=tolerance)), d=as_dimension(d))
 
 
 def linear_noise(
@@ -301,7 +301,17 @@ def linear_noise(
 
     **Arguments:** as for [`sde`].
     """
-    return LinearNoiseLimit(mean=ode(problem, algorithm, rule, tolerance=tolerance), d=as_dimension(d))
+    return LinearNoiseLimit(mean=_checked(ode(problem, algorithm, rule, tolerance=tolerance)), d=as_dimension(d))
+
+
+def _checked(mean: MeanLimit) -> MeanLimit:
+    """The limit, or an error where its fluctuations are not known."""
+    if mean.problem.inputs.components > 1 and not mean.problem.inputs.isotropic:
+        raise InvalidInput(
+            "The inputs are clusters with a spectrum; their fluctuations are known for isotropic clusters only. "
+            "dimfree.ode has the mean, and dimfree.simulate all of it."
+        )
+    return mean
 
 
 def as_dimension(d: float | Array) -> Float[Array, ""]:

@@ -17,7 +17,7 @@ from ..gaussian.factor import psd_factor
 from ..gaussian.rules import TOLERANCE, Averaging, Rule, Trapezoid, averaging
 from ..printing import as_call
 from ..state import State, WideState
-from .inputs import Inputs, Moments, StandardInputs
+from .inputs import MEANS, Inputs, Moments, StandardInputs
 
 
 class Draws(eqx.Module):
@@ -107,6 +107,8 @@ class Problem(eqx.Module):
         - `moments`: the mean `Moments` there; `transform`: what changes the slopes, if anything does.
         """
         with_fields = jnp.concatenate([moments.student, moments.teacher], axis=1)
+        if MEANS in moments.own:
+            with_fields = with_fields - moments.own[MEANS] @ state.with_seen(MEANS).T
         return on_range(state.covariance, with_fields.T).T
 
     @abc.abstractmethod

@@ -18,7 +18,7 @@ from ..gaussian.resolution import FEW_POINTS, Features, Resolution, loss_resolut
 from ..gaussian.rules import MOST_FIELDS, Averaging, GaussHermite, Rule, Trapezoid, choose_rule
 from ..state import State
 from .base import Draws, Moments, Problem, covariance_of_linear, frames, is_bounded
-from .inputs import Inputs, Spectrum, StandardInputs
+from .inputs import MEANS, Clusters, Inputs, Spectrum, StandardInputs
 
 _NOISE_NODES = 32  # for the noise, where it is not known how many are exact
 
@@ -67,8 +67,8 @@ class FieldProblem(Problem):
             raise InvalidInput(
                 f"spectrum = {shown(spectrum)} was given; pass dimfree.Spectrum(eigenvalues, fractions)."
             )
-        if self.spectrum is None and not isinstance(self.inputs, StandardInputs):
-            raise InvalidInput(f"{self!r} states its inputs itself; it takes no spectrum.")
+        if self.inputs.are_points:
+            raise InvalidInput(f"The inputs of {self!r} are points, which have no spread and so no spectrum.")
         found = object.__new__(type(self))
         for field in dataclasses.fields(self):
             object.__setattr__(found, field.name, getattr(self, field.name))
@@ -197,6 +197,7 @@ class FieldProblem(Problem):
         *,
         power: int = 2,
         linear_in_teacher: bool = False,
+        along_means: bool = False,
         transform: Any = None,
     ) -> PyTree[Array]:
         """The mean of a function of a fresh sample over fields, noise and components of the inputs.
@@ -209,6 +210,7 @@ class FieldProblem(Problem):
           loss does not see them, it is then enough to integrate over the student fields, with the teacher fields at
           their mean: that given the student fields, or, where the loss is smooth, that in the component (the rest
           follows by Stein's lemma, also where Q is singular and there is no regression).
+        - `along_means`: whether to take the mean of the product of a vector with the means of the clusters.
         """
         points = self.inputs.are_points
         reduced = linear_in_teacher and not self.sees_teacher and not points
@@ -227,6 +229,9 @@ class FieldProblem(Problem):
                 return _mean_over_noise(of_fields, center, numbers, field_rule)
             return gaussian_mean(of_fields, variance * covariance, numbers, field_rule, mean=center)
 
+        if along_means:
+            assert isinstance(self.inputs, Clusters)
+            return self.inputs.with_means(in_component, state)
         return self.inputs.average(in_component, state)
 
     def mean_rule(self, averaging: Averaging, transform: Any = None) -> Rule | Trapezoid | None:
@@ -235,6 +240,13 @@ class FieldProblem(Problem):
         return self.rule(averaging, transform=transform).fields
 
     def mean_moments(self, state: State, averaging: Averaging, transform: Any = None) -> Moments:
+        moments = self._mean_moments(state, averaging, transform)
+        if MEANS not in state.families:
+            return moments
+        slopes = self.average(_slopes, None, state, averaging, linear_in_teacher=True, along_means=True)
+        return dataclasses.replace(moments, own={MEANS: slopes})
+
+    def _mean_moments(self, state: State, averaging: Averaging, transform: Any) -> Moments:
         known = self.known_moments(state) if averaging.rule is None and transform is None else None
         if known is not None:
             return known
@@ -422,6 +434,10 @@ def _of_reduced_fields(function, student, noise, parameters):
 
 def _loss(problem: FieldProblem, sample: Sample, parameters):
     return problem.loss(sample.student, sample.teacher, sample.noise, sample.readout, sample.label)
+
+
+def _slopes(problem: FieldProblem, sample: Sample, parameters) -> Float[Array, " p"]:
+    return problem.gradients(sample.student, sample.teacher, sample.noise, sample.readout, sample.label)[0]
 
 
 def _sample_moments(problem: FieldProblem, sample: Sample, transform) -> Moments:

@@ -17,6 +17,8 @@ from ..errors import InvalidInput, is_concrete, positive_integer, positive_numbe
 from ..printing import as_call
 from ..state import STUDENTS, TEACHERS, State
 
+MEANS = "means"  # the directions of the clusters' means, where fields are told apart from overlaps
+
 
 class Moments(eqx.Module):
     r"""All that a step of SGD needs to know of a sample (or, averaged, of a batch or of the population).
@@ -336,7 +338,7 @@ class Spectrum(Inputs):
         return State.of(overlaps, state.readout)
 
     def in_blocks(self, moments: Moments, sensitivity: Callable[[], Float[Array, "p r"]], state: State) -> Moments:
-        if self.blocks == 1:
+        if self.blocks == 1 and not moments.own:
             one, eigenvalue = super().in_blocks(moments, sensitivity, state), self.eigenvalues[0]
             own = {family: eigenvalue * products for family, products in one.own.items()}
             return dataclasses.replace(one, square=eigenvalue * one.square, own=own)
@@ -388,10 +390,11 @@ def block_of_coordinate(inputs: Inputs, d: int) -> Int[Array, " d"]:
 class Clusters(Inputs):
     r"""The law of inputs that come from Gaussian clusters with means in the span of the teachers.
 
-    $$ x = \sum_r \text{means}_{cr} \frac{w^*_r}{\sqrt d} + \sqrt{\text{variances}_c} \, g, \qquad g \sim N(0, I_d), $$
+    $$ x = \sum_r \text{means}_{cr} \frac{w^*_r}{\sqrt d} + \sqrt{\text{variances}_c} \, g,
+       \qquad g \sim N(0, \Sigma), $$
 
     with probability $\text{probabilities}_c$. Given the cluster, the fields have mean
-    $(M, P)^\top \text{means}_c$ and covariance $\text{variances}_c$ times that of standard inputs.
+    $(M, P)^\top \text{means}_c$ and covariance $\text{variances}_c$ times that of one cluster of variance one.
 
     **Attributes:**
 
@@ -399,12 +402,14 @@ class Clusters(Inputs):
       before any number is (averages over them are then sums, and may be differentiated as such).
     - `means`: shape `(c, k)`.
     - `labels`: what the loss sees of the cluster, shape `(c, ...)`.
+    - `spectrum`: of $\Sigma$, which all clusters share; None where it is the identity.
     """
 
     probabilities: Float[Array, " c"]
     means: Float[Array, "c k"]
     variances: Float[Array, " c"] | None
     labels: Float[Array, "c *label"]
+    spectrum: Spectrum | None
 
     def __init__(
         self,
@@ -412,16 +417,58 @@ class Clusters(Inputs):
         means: Float[Array, "c k"],
         variances: Float[Array, " c"] | None,
         labels: Float[Array, "c *label"],
+        spectrum: Spectrum | None = None,
     ):
         self.probabilities, self.means, self.variances, self.labels = probabilities, means, variances, labels
+        self.spectrum = spectrum
+
+    @property
+    def shape(self) -> Inputs:
+        """The law of g."""
+        return StandardInputs() if self.spectrum is None else self.spectrum
 
     @property
     def eigenvalues(self) -> Float[Array, " blocks"]:
-        return jnp.ones(1)
+        return self.shape.eigenvalues
 
     @property
     def fractions(self) -> Float[Array, " blocks"]:
-        return jnp.ones(1)
+        return self.shape.fractions
+
+    @property
+    def blocks(self) -> int:
+        return self.shape.blocks
+
+    @property
+    def isotropic(self) -> bool:
+        return self.shape.isotropic
+
+    def sizes(self, d):
+        return self.shape.sizes(d)
+
+    def masses(self, gram):
+        return self.shape.masses(gram)
+
+    def over_blocks(self, state: State) -> State:
+        return self.shape.over_blocks(state)
+
+    def fields(self, state: State) -> State:
+        """As of g, with the overlaps with the directions of the means, which no eigenvalue changes, beside."""
+        if self.spectrum is None:
+            return state
+        beside = {(family, MEANS): state.overlap(family, TEACHERS)[..., None, :, :] for family in (STUDENTS, TEACHERS)}
+        fields = self.spectrum.fields(state)
+        return State.of(fields.overlaps | beside | {(MEANS, MEANS): beside[TEACHERS, MEANS]}, state.readout)
+
+    def in_blocks(self, moments: Moments, sensitivity: Callable[[], Float[Array, "p r"]], state: State) -> Moments:
+        if self.spectrum is None:
+            return super().in_blocks(moments, sensitivity, state)
+        found = self.spectrum.in_blocks(moments, sensitivity, state)
+        along = {
+            family: found.along(family) + moments.own[MEANS] @ state.blocks_of(TEACHERS, family)
+            for family in state.families
+        }
+        return dataclasses.replace(found, student=along.pop(STUDENTS), teacher=along.pop(TEACHERS), own=along)
 
     @property
     def components(self) -> int:
@@ -441,7 +488,8 @@ class Clusters(Inputs):
 
     def field_means(self, state: State) -> Float[Array, "c r"]:
         """The mean of the fields in each cluster, students first."""
-        return self.means @ jnp.concatenate([state.M, state.P]).T
+        directions = MEANS if MEANS in state.families else TEACHERS
+        return self.means @ state.with_seen(directions).T
 
     def component(self, normals):
         # Comparisons with the few boundaries, because searching a sorted array does not vectorise.
@@ -449,11 +497,25 @@ class Clusters(Inputs):
         return jnp.sum(normals[..., None] > boundaries, axis=-1)
 
     def average(self, in_component, state: State):
+        return self._over_clusters(self.probabilities, in_component, state)
+
+    def with_means(self, in_component: Callable[..., Float[Array, " p"]], state: State) -> Float[Array, "p k"]:
+        """The mean over clusters of the outer product of `in_component(...)` with the means."""
+        return self._over_clusters(self.probabilities[:, None] * self.means, in_component, state).T
+
+    def _over_clusters(self, weights: Float[Array, "c *_"], in_component, state: State):
         values = jax.vmap(in_component)(self.field_means(state), self.spread, self.labels)
-        return jax.tree.map(lambda value: jnp.tensordot(self.probabilities, value, axes=1), values)
+        return jax.tree.map(lambda value: jnp.tensordot(weights, value, axes=(0, 0)), values)
 
     def seen(self, normals, component, teachers):
+        normals = self.shape.seen(normals, component, teachers)
         return jnp.sqrt(self.spread)[component][:, None] * normals + self.means[component] @ teachers
 
     def unseen(self, triangle, component):
-        return jnp.sqrt(self.spread)[component][:, None] * triangle
+        return jnp.sqrt(self.spread)[component][:, None] * self.shape.unseen(triangle, component)
+
+    def vectors(self, normals, component, teachers):
+        normals = self.shape.vectors(normals, component, teachers)
+        return jnp.sqrt(self.spread)[component][:, None] * normals + self.means[component] @ (
+            teachers / normals.shape[-1] ** 0.5
+        )

@@ -151,7 +151,10 @@ class Mixture(FieldProblem):
 
     @property
     def inputs(self) -> Clusters:
-        return self.clusters
+        law = self.clusters
+        if self.spectrum is None:
+            return law
+        return Clusters(law.probabilities, law.means, law.variances, law.labels, self.spectrum)
 
     @property
     def teacher_width(self) -> int:
