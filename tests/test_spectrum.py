@@ -128,7 +128,7 @@ def test_paths_spread_as_linear_noise():
     np.testing.assert_allclose(spread, np.diag(np.asarray(linear)), rtol=0.3)
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("activation", ["tanh", pytest.param("relu", marks=pytest.mark.slow)])
 def test_clusters_share_a_spectrum(activation):
     """The limit against exact runs, and these against vectors, in all blocks; means have no eigenvalue."""
     means = [[1.5, 0.0], [0.0, 1.5], [-1.0, -1.0]]
@@ -203,6 +203,17 @@ def test_check_sees_the_rate_at_which_the_limit_is_reached():
     result = dimfree.check(problem, dimfree.OnlineSGD(0.05), dimensions=(60, 240, 960), runs=48)
     assert -0.7 < result.slope < -0.3
     assert result.agrees
+
+
+def test_averages_by_quadrature_say_how_good_they_are():
+    """For tanh there is no closed form: the error is estimated in all blocks, as for isotropic inputs."""
+    problem = network("tanh").with_inputs(THREE)
+    start = dimfree.random_state(problem, 400, key=jax.random.key(0))
+    limit = dimfree.ode(problem, SGD)
+    size, drift = float(limit.drift_size(start)), np.asarray(limit.coordinates.pack(limit.drift(0.0, start)))
+    assert np.abs(drift).max() < size < 30 * np.abs(drift).max()
+    assert float(limit.expectation_error(start)) < 1e-6 * size
+    assert "relative error at most" in dict(dimfree.solve(limit, start, 0.5).provenance)["drift"]
 
 
 def test_a_start_without_blocks_lies_evenly_in_all_dimensions():

@@ -215,23 +215,28 @@ class MeanLimit(Limit[Trajectory]):
 
     @eqx.filter_jit
     def _drift_and_size(self, alpha, state: State) -> tuple[Float[Array, " n"], Float[Array, ""]]:
-        state = self.begun(state)
+        state, inputs = self.begun(state), self.problem.inputs
         moments = mean_moments(self.problem, self.algorithm, state, self.averaging)
-        square = moments.square if moments.square.ndim == 2 else jnp.sum(moments.square, axis=0)
-        slopes = jnp.sqrt(jnp.maximum(jnp.diagonal(square), 0.0))[:, None]
-        norms = {
-            family: jnp.sqrt(jnp.maximum(jnp.diagonal(state.overlap(family, family)), 0.0)) for family in state.families
-        }
+        # Of the slopes, what is averaged is what a block with all of the trace would have.
+        square = moments.square if moments.square.ndim == 3 else moments.square[None]
+        trace = jnp.sum(inputs.fractions * inputs.eigenvalues)
+        slopes = jnp.sqrt(jnp.maximum(jnp.diagonal(jnp.sum(square, axis=0)), 0.0) / trace)[:, None]
+
+        def sizes(family: str) -> Float[Array, "blocks p _"]:
+            norms = jnp.diagonal(state.blocks_of(family, family), axis1=-2, axis2=-1)
+            return slopes * jnp.sqrt(jnp.maximum(inputs.eigenvalues[:, None] * norms, 0.0))[:, None, :]
+
         students, teachers, *own = state.families
-        nothing = jax.tree.map(jnp.zeros_like, moments)
+        products = {family: sizes(family) for family in state.families}
         linear = Moments(
-            slopes * norms[students],
-            slopes * norms[teachers],
-            nothing.square,
+            products[students],
+            products[teachers],
+            jnp.zeros_like(square),
             moments.readout,
-            {family: slopes * norms[family] for family in own},
+            {family: products[family] for family in own},
         )
-        square = Moments(nothing.student, nothing.teacher, moments.square, moments.readout, nothing.own)
+        none = jax.tree.map(jnp.zeros_like, linear)
+        square = Moments(none.student, none.teacher, square, moments.readout, none.own)
         still = jax.tree.map(jnp.zeros_like, state.overlaps)
         still = State.of(still | {(teachers, teachers): state.overlaps[teachers, teachers]}, state.readout)
         parts = [self.coordinates.pack(self._drift(alpha, still, part)) for part in (linear, square)]
