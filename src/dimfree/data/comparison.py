@@ -55,15 +55,19 @@ class Distance:
     errors: Float[np.ndarray, " times"]
 
     @property
+    def _beyond_chance(self) -> Bool[np.ndarray, " times"]:
+        return np.abs(self.values) > _ERRORS * self.errors
+
+    @property
     def largest(self) -> int:
-        """Where it is largest beyond chance; where it nowhere is, where it is largest."""
-        beyond = np.abs(self.values) - _ERRORS * self.errors
-        return int(np.argmax(beyond if beyond.max() > 0 else np.abs(self.values)))
+        """Where it is largest, among the times at which chance does not explain it, if there are any."""
+        chance = self._beyond_chance.any() & ~self._beyond_chance
+        return int(np.argmax(np.where(chance, -1.0, np.abs(self.values))))
 
     @property
     def matters(self) -> bool:
-        """Whether it is beyond the tolerance somewhere, by more than chance explains."""
-        return bool(np.any(np.abs(self.values) - _ERRORS * self.errors > TOLERANCE))
+        """Whether it is larger than the tolerance at some time, and than chance explains."""
+        return bool(np.any(self._beyond_chance & (np.abs(self.values) > TOLERANCE)))
 
     def at(self, time: int) -> str:
         return f"{self.values[time]:+8.1%} +-{self.errors[time]:5.1%}"
@@ -95,8 +99,8 @@ class DataComparison:
     - `theory`, `gaussian`: [`Trajectory`] of the ODE, and of SGD on fresh Gaussian inputs at the same d.
     - `gaussian_set`, `data`: the risk of SGD on Gaussian sets of the same size and on the data, shape `(runs, times)`;
       NaN for runs that diverged.
-    - `agrees`: whether theory and data are within 5% of each other (of the risk, or of 1% of that at the start) at all
-      times, beyond what chance explains.
+    - `agrees`: whether theory and data are nowhere further apart than 5% of the risk (or of 1% of that at the start)
+      and than chance explains, four standard errors.
     - `causes`: which steps from theory to data are larger than that: `finite dimension`, `finite sample`,
       `not Gaussian`; where none is by itself and the sum is, the largest.
     - `problem`: with the spectrum of the data and, for labels, the variance of the residuals as its noise.
@@ -155,8 +159,14 @@ class DataComparison:
 
     @property
     def distances(self) -> dict[str, Distance]:
-        """The steps from theory to data by their cause, and `all` of them together."""
-        means = list(self.means.values())
+        """The steps from theory to data by their cause, and `all` of them together.
+
+        Errors are those of the means over runs and, for the data, by how much one set of rows differs from another.
+        """
+        *others, (data, error) = self.means.values()
+        # The data are one set; by how much sets differ is what Gaussian ones scatter more than runs on the same set.
+        between_sets = np.nanvar(self.gaussian_set, axis=0, ddof=1) - np.nanvar(self.data, axis=0, ddof=1)
+        means = [*others, (data, np.hypot(error, np.sqrt(np.maximum(between_sets, 0.0))))]
         size = np.maximum(means[0][0], _FLOOR * means[0][0][0])
 
         def between(one, other) -> Distance:
@@ -211,7 +221,9 @@ class DataComparison:
         for time in _spread(times, _LINES):
             cells = [f"{mean[time]:11.4g}{error[time]:9.2g}" for mean, error in list(means.values())[1:]]
             lines.append(f"  {self.alpha[time]:10.4g}{means['theory'][0][time]:11.4g}{''.join(cells)}")
-        lines.append(f"  {'step, relative to the risk':<28}{'cause':<18}{'largest':>18}{'at alpha':>10}{'at the end':>18}")
+        lines.append(
+            f"  {'step, relative to the risk':<28}{'cause':<18}{'largest':>18}{'at alpha':>10}{'at the end':>18}"
+        )
         for cause, distance in self.distances.items():
             where, words = distance.largest, _STEPS.get(cause, "theory -> data")
             name = "" if cause == "all" else cause
@@ -228,8 +240,8 @@ class DataComparison:
         where = distance.largest
         if self.agrees:
             return (
-                f"Theory describes SGD on these data: within {max(abs(distance.values[where]), 0.001):.1%} of the risk "
-                f"(beyond chance less than {TOLERANCE:.0%}) at all times."
+                f"Theory describes SGD on these data to {TOLERANCE:.0%}: it differs by {distance.at(where).strip()} of "
+                f"the risk at alpha = {self.alpha[where]:.3g}, by {distance.at(-1).strip()} at the end."
             )
         late = distance.values[-1]
         return (
@@ -252,7 +264,7 @@ class DataComparison:
             "distance of standardised fields from Gaussian (Wasserstein-1): teachers "
             f"{fields.teacher_distance.max():.2g}, students {fields.student_distance.max():.2g} at most; on a Gaussian "
             f"set {floor:.2g}",
-            f"{self.problem.inputs.blocks} blocks of the spectrum give the variance of fields to {self.block_error:.1%}",
+            f"{self.problem.inputs.blocks} blocks of the spectrum give variances of fields to {self.block_error:.1%}",
         ]
         if self.risk_rows < self.rows:
             lines.append(f"the risk is measured on {self.risk_rows:,} of the rows")
@@ -266,13 +278,16 @@ class DataComparison:
             FINITE_DIMENSION: f"Finite dimension: the ODE is the limit of a large effective dimension, here "
             f"{self.effective_dimension:.3g}. Use dimfree.simulate, which is exact in law at this d, or project out "
             "or whiten the directions of the largest eigenvalues.",
-            FINITE_SAMPLE: f"Finite sample: SGD meets each row about {self.passes:.3g} times. Stop before alpha = n/d = "
-            f"{self.rows / len(self.mean):.3g}, take more rows, or use algorithms for reused data "
+            FINITE_SAMPLE: f"Finite sample: SGD meets each row about {self.passes:.3g} times. Stop before alpha = n/d "
+            f"= {self.rows / len(self.mean):.3g}, take more rows, or use algorithms for reused data "
             "(dimfree.MultiPassSGD).",
             NOT_GAUSSIAN: "Not Gaussian: the covariance of these rows is not enough. "
-            + ("The residuals of the labels may depend on the rows too. " if self.fitted else "")
-            + "Rows that differ in size are the usual reason: divide each by its norm. Else random features of the "
-            "rows, or more of them in one input, bring the fields closer to Gaussian.",
+            + "Rows that differ in size are a usual reason; dividing each by its norm removes that."
+            + (
+                " Or the residuals depend on the rows: give teacher_weights as target, and the problem noise, to see."
+                if self.fitted
+                else ""
+            ),
         }
         lines = [remedies[cause] for cause in self.causes]
         if self.block_error > TOLERANCE / 2:
@@ -311,9 +326,9 @@ def from_data(
 
     - `features`: rows are samples, shape `(n, d)`: an array in memory or in a file (NumPy's memory map, h5py, Zarr).
     - `target`: teacher vectors, shape `(k, d)`, with fields $w^* \cdot x / \sqrt d$ of inputs x (so of norm about
-      $\sqrt d$); or labels, shape `(n,)`. The teacher of labels is their least-squares fit, their mean is taken off, and
-      the variance of the residuals becomes the noise of the problem, which is then a [`TwoLayer`] with one teacher,
-      `teacher_activation="linear"` and no noise of its own.
+      $\sqrt d$); or labels, shape `(n,)`. The teacher of labels is their least-squares fit, their mean is taken off,
+      and the variance of the residuals becomes the noise of the problem, which is then a [`TwoLayer`] with one
+      teacher, `teacher_activation="linear"` and no noise of its own.
     - `problem`: what is learned, a loss of local fields with standard inputs.
     - `algorithm`: one that uses each sample once, such as [`OnlineSGD`].
     - `alpha`: where to end (201 even times are saved), or the times to save at, in samples per dimension.
@@ -529,9 +544,7 @@ def _shapes(
 ) -> Fields:
     times = _spread(len(clock), _SHAPES)
     p, d = weights.shape[1:]
-    kurtosis, distance = sets.field_shapes(
-        labelled, chosen, np.concatenate([weights[times].reshape(-1, d), teachers])
-    )
+    kurtosis, distance = sets.field_shapes(labelled, chosen, np.concatenate([weights[times].reshape(-1, d), teachers]))
     split = len(times) * p
     return Fields(
         alpha=clock[times],

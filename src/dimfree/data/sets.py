@@ -11,7 +11,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
 import scipy.special
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 
 from ..algorithms import OnlineAlgorithm
 from ..components import Components, batches
