@@ -15,7 +15,7 @@ from dimfree.printing import Progress
 from dimfree.state import STUDENTS, TEACHERS
 from refusals import assert_refused
 
-TANH, SGD, KEY = dimfree.TwoLayer(1, activation="tanh"), dimfree.OnlineSGD(0.3), jax.random.key(0)
+ERF, SGD, KEY = dimfree.TwoLayer(1, activation="erf"), dimfree.OnlineSGD(0.3), jax.random.key(0)
 LABELS = dimfree.TwoLayer(1, activation="linear", teacher_activation="linear")
 
 
@@ -237,7 +237,7 @@ def gaussian_rows(n=3_000, d=40, seed=8):
     return np.random.default_rng(seed).normal(size=(n, d)) * np.linspace(0.5, 2, d)
 
 
-def compared(rows, target=None, problem=TANH, sgd=SGD, alpha=None, runs=16, key=KEY, **options):
+def compared(rows, target=None, problem=ERF, sgd=SGD, alpha=None, runs=16, key=KEY, **options):
     target = np.random.default_rng(9).normal(size=(1, rows.shape[1])) if target is None else target
     alpha = np.array([0.0, 1.0, 4.0, 12.0]) if alpha is None else alpha
     return dimfree.from_data(rows, target, problem, sgd, alpha=alpha, runs=runs, key=key, **options)
@@ -250,11 +250,12 @@ def test_theory_describes_sgd_on_gaussian_rows_and_the_result_shows_it(tmp_path)
     assert found.causes == ()
     words = str(found)
     assert "Theory describes SGD on these data" in words
-    assert "effective dimension 31" in words
+    assert f"effective dimension {found.effective_dimension:.3g} of 40" in words
+    np.testing.assert_allclose(found.effective_dimension, 40 * 1.75**2 / 4.2625, rtol=0.05)
     np.testing.assert_allclose(found.scale**2, rows.var(axis=0).mean(), rtol=1e-10)
     np.testing.assert_allclose(found.passes, 12 * 40 / 3_000)
     means = found.means
-    assert means["theory"][0][-1] < 0.1 * means["theory"][0][0]  # there was something to learn
+    assert means["theory"][0][-1] < 0.2 * means["theory"][0][0]  # there was something to learn
     dataset = found.to_xarray()
     np.testing.assert_array_equal(dataset["data"].mean("run"), means["data"][0])
     assert dataset.attrs["agrees"] == "True"
@@ -274,7 +275,7 @@ def test_the_picture_has_the_curves():
     assert set(lines) == {"theory", "Gaussian inputs", "Gaussian set", "data"}
     np.testing.assert_allclose(lines["data"], found.means["data"][0])
     np.testing.assert_allclose(lines["theory"], found.theory.risk)
-    assert "describes" in axes.get_title()
+    assert "describes" in axes.get_title(loc="left")
 
 
 def test_rows_of_different_sizes_are_not_gaussian_and_are_once_divided_by_their_norms():
@@ -295,18 +296,19 @@ def test_rows_of_different_sizes_are_not_gaussian_and_are_once_divided_by_their_
 
 def test_few_rows_used_often_are_a_finite_sample():
     rows = gaussian_rows(n=60)
-    found = compared(rows, problem=dimfree.TwoLayer(1, activation="tanh", noise=0.2), alpha=np.array([0.0, 5.0, 40.0]))
+    found = compared(rows, problem=dimfree.TwoLayer(1, activation="erf", noise=0.2), alpha=np.array([0.0, 5.0, 40.0]))
     assert "finite sample" in found.causes
     assert found.distances["finite sample"].values[-1] < -0.2  # it fits the noise of the labels that it has
     assert "SGD meets each row about 26.7 times" in str(found)
     more = compared(
-        gaussian_rows(n=20_000),
-        problem=dimfree.TwoLayer(1, activation="tanh", noise=0.2),
+        gaussian_rows(),
+        problem=dimfree.TwoLayer(1, activation="erf", noise=0.2),
         alpha=np.array([0.0, 5.0, 40.0]),
     )
     assert more.agrees
 
 
+@pytest.mark.slow
 def test_few_directions_with_all_the_variance_are_a_finite_dimension():
     # Theory is that of many directions; where one has most of the variance it misses a third of the risk.
     rows = np.random.default_rng(12).normal(size=(20_000, 60)) / np.arange(1, 61)
@@ -344,26 +346,16 @@ def test_labels_have_a_linear_teacher_and_their_residuals_as_noise():
     assert without.agrees
 
 
-def test_residuals_that_depend_on_the_rows_are_told_from_rows_that_are_not_gaussian():
-    rows = gaussian_rows()
-    labels = rows @ np.ones(40) / 40**0.5 * np.abs(rows[:, 0])
-    found = compared(rows, labels, LABELS)
-    assert found.causes == ("not Gaussian",)
-    assert "give teacher_weights as target" in str(found)
-    noise = float(found.problem.noise)
-    with_noise = dimfree.TwoLayer(1, activation="linear", teacher_activation="linear", noise=noise)
-    assert compared(rows, found.teacher_weights, with_noise).agrees
-
-
 def test_a_wrong_spectrum_does_not_go_unseen():
     rows = np.random.default_rng(14).normal(size=(5_000, 60)) * np.arange(1.0, 61) ** -0.5
-    found = compared(rows, alpha=np.array([0.0, 2.0, 8.0]), runs=32)
-    assert found.agrees
-    spectrum, start, d = found.problem.inputs, found.start, 60
-    vectors = dimfree.simulate(
-        found.problem, SGD, start, d, found.alpha, runs=64, key=jax.random.key(3), method="vectors"
-    )
-    risk = np.asarray(vectors.risk)
+    alphas = np.array([0.0, 2.0, 8.0, 30.0])
+    found = found_in(rows)
+    spectrum = Spectrum(found.eigenvalues / found.mean_variance, found.spectrum[1]).merged(40)
+    generator = np.random.default_rng(9)
+    start = comparison._overlaps(found, spectrum, generator.normal(size=(1, 60)), generator.normal(size=(1, 60)))
+    problem = ERF.with_inputs(spectrum)
+    runs = dimfree.simulate(problem, SGD, start, 60, alphas, runs=64, key=KEY, method="vectors")
+    risk = np.asarray(runs.risk)
     error = risk.std(axis=0, ddof=1) / 8
     wrong = {
         "as it is": (spectrum, False),
@@ -371,12 +363,13 @@ def test_a_wrong_spectrum_does_not_go_unseen():
         "shuffled": (Spectrum(spectrum.eigenvalues[::-1], spectrum.fractions), True),
     }
     for name, (other, caught) in wrong.items():
-        theory = dimfree.solve(dimfree.ode(TANH.with_inputs(other), SGD), start, found.alpha)
-        # One false alarm in 10^4: 4.3 standard errors at the last time; and the O(1/d) of the mean, below 3%.
-        distance = np.abs(theory.risk - risk.mean(axis=0))[-1]
-        assert (distance > 4.3 * error[-1] + 0.03 * risk.mean(axis=0)[-1]) == caught, name
+        theory = dimfree.solve(dimfree.ode(ERF.with_inputs(other), SGD), start, alphas)
+        # Two false alarms in 10^4: 4.3 standard errors at three times; and the O(1/d) of the mean, below 5%.
+        distance = np.abs(np.asarray(theory.risk) - risk.mean(axis=0))
+        assert (distance > 4.3 * error + 0.05 * risk.mean(axis=0)).any() == caught, name
 
 
+@pytest.mark.slow
 def test_a_trained_readout_momentum_and_several_teachers_run():
     problem = dimfree.TwoLayer(2, 2, activation="erf", readout=[0.5, 0.7])
     sgd = dimfree.OnlineSGD(0.3, batch_size=2, readout_rate=0.1)
@@ -399,14 +392,19 @@ def test_diverged_runs_are_counted_and_left_out():
     rows = gaussian_rows()
     rows[::100] *= 1e3
     with pytest.raises(InvalidInput, match=r"diverged; there is nothing to compare.*smaller learning rate"):
-        compared(rows, problem=dimfree.TwoLayer(1, activation="linear"), sgd=dimfree.OnlineSGD(0.5))
+        compared(
+            rows,
+            problem=dimfree.TwoLayer(1, activation="linear"),
+            sgd=dimfree.OnlineSGD(0.5),
+            alpha=np.array([0.0, 40.0]),
+        )
 
 
 def test_what_cannot_be_compared_is_refused_in_words():
     rows = gaussian_rows(n=200, d=10)
     teacher = np.ones((1, 10))
 
-    def of(features=rows, target=teacher, problem=TANH, sgd=SGD, **options):
+    def of(features=rows, target=teacher, problem=ERF, sgd=SGD, **options):
         given = {"alpha": 1.0, "runs": 8, "key": KEY} | options
         return dimfree.from_data(features, target, problem, sgd, **given)
 
@@ -415,7 +413,7 @@ def test_what_cannot_be_compared_is_refused_in_words():
         "np": np,
         "of": of,
         "rows": rows,
-        "TANH": TANH,
+        "ERF": ERF,
     }
     cases = {
         "of(iter([rows]))": "dimfree.Spectrum.from_data takes batches",
@@ -427,9 +425,9 @@ def test_what_cannot_be_compared_is_refused_in_words():
         "of(rows[:10], target=rows[:10, 0], problem=dimfree.TwoLayer(1, activation='linear'))": "fits any labels",
         "of(target=np.ones(200), problem=dimfree.TwoLayer(1, activation='linear'))": "All labels are the same",
         "of(target=np.full((1, 10), np.nan))": "NaN",
-        "of(target='labels')": "target = labels was given; it must be real numbers",
+        "of(target='labels')": "target = 'labels' was given; it must be real numbers",
         "of(problem=dimfree.SpikedTensor(2, 1.0))": "without inputs of its own",
-        "of(problem=TANH.with_inputs(dimfree.Spectrum([2.0])))": "without inputs of its own",
+        "of(problem=ERF.with_inputs(dimfree.Spectrum([2.0])))": "without inputs of its own",
         "of(problem='network')": "pass a problem",
         "of(sgd=dimfree.GradientDescent(0.1, 2.0))": "OnlineSGD",
         "of(runs=2)": "at least 8",
@@ -438,12 +436,24 @@ def test_what_cannot_be_compared_is_refused_in_words():
         "of(start=np.ones((2, 10)))": "shape (1, 10)",
         "of(start=np.ones((1, 10)) * 2, sgd=dimfree.OnlineSGD(0.1, sphere=True))": "sphere=True",
         "of(alpha=-1.0)": "must be positive",
-        "dimfree.plot.data(TANH)": "what dimfree.from_data(...) gives",
+        "dimfree.plot.data(ERF)": "what dimfree.from_data(...) gives",
     }
     assert_refused(given, cases)
 
 
 # Photographs and digits, as in the tutorial.
+
+
+@pytest.mark.slow
+def test_residuals_that_depend_on_the_rows_are_told_from_rows_that_are_not_gaussian():
+    rows = gaussian_rows()
+    labels = np.sign(rows @ np.random.default_rng(16).normal(size=40))
+    found = compared(rows, labels, dimfree.TwoLayer(1, activation="tanh", teacher_activation="linear"))
+    assert found.causes == ("not Gaussian",)
+    assert "give teacher_weights as target" in str(found)
+    noise = float(found.problem.noise)
+    with_noise = dimfree.TwoLayer(1, activation="tanh", teacher_activation="linear", noise=noise)
+    assert compared(rows, found.teacher_weights, with_noise).agrees
 
 
 @pytest.mark.slow

@@ -173,7 +173,7 @@ class _Leading:
                 f"Rows of more than {LARGEST_MATRIX:,} numbers need scikit-learn: {extras.install('data')}"
             ) from None
         self.rows, self.size, self.leading = 0, size, leading
-        self.analysis = IncrementalPCA(n_components=leading)
+        self.analysis: Any = IncrementalPCA(n_components=leading)
         self.waiting: list[Any] = []
         self.shift, self.squares = np.zeros(d), 0.0
 

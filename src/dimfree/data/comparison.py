@@ -266,6 +266,8 @@ class DataComparison:
             f"set {floor:.2g}",
             f"{self.problem.inputs.blocks} blocks of the spectrum give variances of fields to {self.block_error:.1%}",
         ]
+        if (error := self.distances["all"].errors.max()) > TOLERANCE / 2:
+            lines.append(f"standard errors reach {error:.1%} of the risk: smaller distances go unseen with so few runs")
         if self.risk_rows < self.rows:
             lines.append(f"the risk is measured on {self.risk_rows:,} of the rows")
         for name, values in self.risks.items():
@@ -350,7 +352,7 @@ def from_data(
         >>> found.data.shape, round(found.effective_dimension)
         ((8, 201), 41)
     """
-    check_problem(problem)
+    check_problem(problem, any_spectrum=True)
     if not isinstance(problem, FieldProblem) or not problem.inputs.is_standard:
         raise InvalidInput(
             f"problem = {shown(problem)} was given; the data state the inputs, so pass a loss of local fields without "
@@ -424,7 +426,7 @@ def from_data(
         for each in range(runs):
             generator = sets.generator_of(set_key, each)
             made = sets.gaussian_set(components, scale, fitted, generator)
-            if fitted and not problem.noise > 0:
+            if not noise.any():
                 made.noise = np.zeros(n)
             found = sets.run(
                 problem, algorithm, students, teachers, made, save_steps, [generator], bar, (runs + each) * steps
@@ -434,7 +436,7 @@ def from_data(
             )
             if each == 0:
                 others = _shapes(made, chosen, clock, found[0][0], teachers)
-    gaussian_set = _finite(gaussian_set, np.isfinite(gaussian_set).all(axis=1), "Gaussian sets")
+    gaussian_set = _finite(gaussian_set, np.asarray(np.isfinite(gaussian_set).all(axis=1)), "Gaussian sets")
     _finite(np.asarray(gaussian.risk), np.asarray(gaussian.outcome) == Outcome.COMPLETED, "Gaussian inputs")
     return DataComparison(
         alpha=clock,

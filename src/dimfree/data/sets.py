@@ -123,8 +123,8 @@ def least_squares(
         inverse = np.where(values > 1e-12 * values[0], 1 / np.maximum(values, 1e-300), 0.0)
         weights = directions @ (inverse * (directions.T @ transposed(target))) / len(target)
     else:
-        shape = (len(target), len(mean))
-        operator: Any = scipy.sparse.linalg.LinearOperator(shape, matvec=product, rmatvec=transposed, dtype=float)
+        linear: Any = scipy.sparse.linalg.LinearOperator  # its type takes no arguments
+        operator = linear((len(target), len(mean)), matvec=product, rmatvec=transposed, dtype=float)
         weights = scipy.sparse.linalg.lsqr(operator, target, atol=1e-8, btol=1e-8)[0]
     return weights, target - product(weights)
 
