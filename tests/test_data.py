@@ -346,6 +346,22 @@ def test_labels_have_a_linear_teacher_and_their_residuals_as_noise():
     assert without.agrees
 
 
+@pytest.mark.parametrize("labelled", [True, False])
+def test_many_dimensions_with_a_few_directions_and_a_flat_rest_are_described(labelled, monkeypatch):
+    monkeypatch.setattr(components, "LARGEST_MATRIX", 20)
+    generator = np.random.default_rng(17)
+    turned = np.linalg.qr(generator.normal(size=(40, 40)))[0]
+    rows = generator.normal(size=(20_000, 40)) * [4.0, 3.0, 2.0, *[1.0] * 37] @ turned.T
+    slope = generator.normal(size=40) / 40**0.5
+    target = rows @ slope + generator.normal(size=20_000) if labelled else None
+    found = compared(rows, target, LABELS, blocks=4)
+    assert found.agrees, found
+    np.testing.assert_allclose(found.problem.inputs.fractions, [1 / 40, 1 / 40, 1 / 40, 37 / 40])
+    np.testing.assert_allclose(found.problem.inputs.eigenvalues * found.scale**2, [16, 9, 4, 1], rtol=0.06)
+    if labelled:
+        np.testing.assert_allclose(found.problem.noise, 1.0, atol=6 * (2 / 20_000) ** 0.5)
+
+
 def test_a_wrong_spectrum_does_not_go_unseen():
     rows = np.random.default_rng(14).normal(size=(5_000, 60)) * np.arange(1.0, 61) ** -0.5
     alphas = np.array([0.0, 2.0, 8.0, 30.0])

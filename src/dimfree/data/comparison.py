@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from ..algorithms.online import OnlineAlgorithm, check_online
 from ..components import Components, check_rows, components_of, is_array
-from ..errors import InvalidInput, check_key, in_bytes, positive_integer, real_array, shown
+from ..errors import InvalidInput, check_key, check_memory, in_bytes, positive_integer, real_array, shown
 from ..limits import ode
 from ..printing import Progress
 from ..problems import Spectrum, TwoLayer
@@ -373,7 +373,14 @@ def from_data(
     alphas = save_alphas(alpha)
     save_steps = steps_at(np.asarray(alphas), algorithm.batch_size / d, "batch_size / d")
     p, steps = problem.width, int(save_steps[-1])
-    sets.check_saved(2 * runs, len(save_steps), p, d)
+    # The weights that are saved, and a Gaussian set with the normal numbers that it is made of, where it is kept.
+    copy = 8 * n * d
+    memory = 16 * runs * len(save_steps) * p * d + (2 * copy if copy <= sets.LARGEST_COPY else 0)
+    cost = (
+        f"{2 * runs} runs of {steps:,} steps on rows of {d:,} numbers, and {runs} Gaussian sets of {n:,} rows, "
+        f"one at a time, {in_bytes(memory)}"
+    )
+    check_memory(memory, cost, "Take fewer times (alpha), fewer runs or fewer rows.")
     start_key, noise_key, gaussian_key, set_key, data_key = jax.random.split(key, 5)
     students = _start(start, problem, d, start_key)
 
@@ -412,11 +419,6 @@ def from_data(
         chosen = np.sort(sets.generator_of(data_key).choice(n, _RISK_ROWS, replace=False))
     given = sets.GivenRows(features, components.mean, scale, noise)
     gaussian_set = np.empty((runs, len(clock)))
-    kept = min(8 * n * d, sets.LARGEST_COPY)
-    cost = (
-        f"{2 * runs} runs of {steps:,} steps on rows of {d:,} numbers, and {runs} Gaussian sets of {n:,} rows, "
-        f"one at a time, {in_bytes(2 * kept)}"
-    )
     with Progress(cost, 2 * runs * steps, shown=progress) as bar:
         generators = [sets.generator_of(data_key, each) for each in range(runs)]
         found = sets.run(problem, algorithm, students, teachers, given, save_steps, generators, bar)

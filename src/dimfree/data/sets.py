@@ -15,7 +15,6 @@ from jaxtyping import Float, Int, PRNGKeyArray
 
 from ..algorithms import OnlineAlgorithm
 from ..components import Components, batches
-from ..errors import check_memory
 from ..printing import Progress
 from ..problems import Draws
 from ..problems.field_problem import FieldProblem
@@ -248,9 +247,3 @@ def field_shapes(
     normal = scipy.special.ndtri((np.arange(len(fields)) + 0.5) / len(fields))
     distance = np.mean(np.abs(np.sort(fields, axis=0) - normal[:, None]), axis=0)
     return np.mean(fields**4, axis=0), distance
-
-
-def check_saved(runs: int, times: int, p: int, d: int) -> None:
-    """Refuse weights at more times than memory holds."""
-    words = f"The weights of {runs} runs at {times} times, {p} x {d} numbers each,"
-    check_memory(8.0 * runs * times * p * d, words, "Take fewer times (alpha) or fewer runs.")
