@@ -272,7 +272,9 @@ class Spectrum(Inputs):
         The rows are centred by their mean. In up to 4,096 dimensions all eigenvalues are found and then `merged`:
         fractions and trace are kept, and the largest eigenvalues. In more, the `blocks - 1` largest are found by
         scikit-learn's IncrementalPCA (the extra `data`), and the last block has the trace that is left, exactly:
-        fractions and trace are kept again, the trace of the square is too small.
+        fractions and trace are kept again, the trace of the square is too small. The smallest of those found are
+        somewhat too small as well: the first six of eigenvalues 1/j in 10,000 dimensions came out within 1%, the 63rd
+        12% too small.
 
         The rows are read once, in batches: memory does not grow with their number. It is four d x d matrices, or, in
         more than 4,096 dimensions, about 12 x blocks rows.
