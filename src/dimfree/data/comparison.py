@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import xarray
 
 TOLERANCE = 0.05  # relative distance of risks that a verdict overlooks
-_ERRORS = 4.0  # standard errors that a distance must exceed: a few false alarms in 10^4 with sixteen runs
+_ERRORS = 4.0  # standard errors that a distance must exceed; by chance once in 10^3 at each time, with sixteen runs
 _FEWEST_RUNS = 8  # with fewer, a standard error is itself too uncertain for a verdict
 _FLOOR = 0.01  # of the risk at the start: smaller risks are compared with this
 _RISK_ROWS = 200_000  # rows at most on which the risk is measured
