@@ -34,6 +34,8 @@ from .analysis import sample_complexity as sample_complexity
 from .checking import CheckResult as CheckResult
 from .checking import check as check
 from .citations import cite as cite
+from .data import DataComparison as DataComparison
+from .data import from_data as from_data
 from .errors import InvalidInput as InvalidInput
 from .gaussian.hermite import hermite_coefficients as hermite_coefficients
 from .gaussian.rules import GaussHermite as GaussHermite

@@ -4,6 +4,7 @@ import importlib.metadata
 from typing import Any
 
 from .algorithms import OnlineAlgorithm, ReusedData
+from .data import DataComparison
 from .errors import InvalidInput
 from .limits import Limit, RescaledLimit
 from .printing import in_a_line
@@ -72,7 +73,7 @@ def cite(*objects: Any) -> str:
 
     **Arguments:**
 
-    - `objects`: problems, algorithms, limits and trajectories, in any order.
+    - `objects`: problems, algorithms, limits, trajectories and what [`from_data`] gives, in any order.
 
     ??? example
         >>> import dimfree
@@ -90,7 +91,7 @@ def cite(*objects: Any) -> str:
 
 
 def _sources(item: Any) -> tuple[str, ...]:
-    if isinstance(item, Problem | OnlineAlgorithm | ReusedData | Limit | RescaledLimit | Trajectory):
+    if isinstance(item, Problem | OnlineAlgorithm | ReusedData | Limit | RescaledLimit | Trajectory | DataComparison):
         return item.sources
     called = f" Call it first: {item.__name__}(...)." if isinstance(item, type) or callable(item) else ""
     raise InvalidInput(

@@ -16,6 +16,7 @@ EXTRAS = {
     "netcdf": "write NetCDF files (--output run.nc)",
     "cluster": "studies on many cores or a cluster, Zarr files",
     "exact": "equations in symbols (dimfree equations)",
+    "data": "spectra of data in more than 4,096 dimensions (dimfree.Spectrum.from_data)",
     "app": "the explorer in the browser (dimfree explore)",
 }
 _PACKAGES = ("jax", "jaxlib", "diffrax", "equinox", "optimistix", "numpy", "scipy", "xarray", "matplotlib")

@@ -1,6 +1,8 @@
-"""How problems and algorithms print, as the call that makes them, and how durations do."""
+"""How problems and algorithms print, as the call that makes them, how durations do, and how far a computation is."""
 
 import dataclasses
+import time
+import warnings
 from typing import Any
 
 import jax
@@ -8,6 +10,8 @@ import numpy as np
 
 from .errors import is_concrete
 
+_MEASURED = 5.0  # seconds after which the time that is left can be told
+_LONG = 3_600.0  # seconds that nobody waits for without being told
 _MESSAGE = 80  # characters of what was given that a message repeats
 
 
@@ -47,3 +51,55 @@ def in_a_line(thing: Any) -> str:
     """What was given, for a message: as it prints, on one line and not longer than that."""
     words = " ".join(repr(thing).split())
     return words if len(words) <= _MESSAGE else f"{words[: _MESSAGE - 4]} ..."
+
+
+class Progress:
+    """How far a computation is: a bar for who asked for it; for all others a warning if it will take long.
+
+    **Arguments:**
+
+    - `cost`: what it takes, in words.
+    - `total`: when it is done.
+    - `shown`: whether there is a bar; `warns`: where there is none, whether to warn.
+    - `doing`: what, in a word.
+    """
+
+    def __init__(self, cost: str, total: int, *, shown: bool, warns: bool = True, doing: str = "simulating"):
+        self.cost, self.total, self.shown, self.doing = cost, total, shown, doing
+        self.bar = None
+        self.first: tuple[float, int] | None = None  # when something was done, and how much: after the compilation
+        self.warned = shown or not warns
+
+    def __enter__(self) -> "Progress":
+        if self.shown:
+            import rich.console
+            import rich.progress
+
+            # Not where results go: a program may be reading those.
+            console = rich.console.Console(stderr=True)
+            console.print(self.cost)
+            self.bar = rich.progress.Progress(console=console, transient=True)
+            self.task = self.bar.add_task(self.doing, total=self.total)
+            self.bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def show(self, done: int) -> None:
+        """How much of the total is done."""
+        if self.bar is not None:
+            self.bar.update(self.task, completed=done)
+        if self.warned or not done:
+            return
+        self.first = self.first or (time.perf_counter(), done)
+        seconds, more = time.perf_counter() - self.first[0], done - self.first[1]
+        if seconds > _MEASURED and more:
+            left = seconds * (self.total - done) / more
+            self.warned = True
+            if left > _LONG:
+                warnings.warn(
+                    f"{self.cost}: about {duration(left)} from now. Ctrl-C ends it; progress=True shows how far it is.",
+                    stacklevel=2,
+                )

@@ -90,6 +90,8 @@ PUBLIC: dict[str, Entry] = {
     "Outcome": Entry("trajectory"),
     "check": Entry("checking", "analysis", ("check",)),
     "CheckResult": Entry("checking"),
+    "from_data": Entry("data"),
+    "DataComparison": Entry("data"),
     "regimes": _analysis(),
     "RegimeMap": Entry("analysis"),
     "particle_error": _analysis(),

@@ -93,8 +93,8 @@ def test_what_cannot_be_is_refused_in_words_and_at_once(kind):
 def test_a_long_simulation_says_how_long_and_can_be_interrupted():
     code = """
 import signal, warnings, jax, dimfree
-from dimfree.simulation import devices
-devices._MEASURED = 1.0
+from dimfree import printing
+printing._MEASURED = 1.0
 start = dimfree.State(Q=[[1.0]], M=[[0.1]])
 sgd = dimfree.OnlineSGD(0.1, sphere=True)
 signal.signal(signal.SIGALRM, signal.default_int_handler)

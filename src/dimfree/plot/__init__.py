@@ -5,13 +5,14 @@
 - `exit_times(result)`: how long runs stay on the plateau, predicted and simulated.
 - `regimes(result)`: the plane of widths and learning rates, with the limit that applies to each.
 - `phase_diagram(results)`: a quantity of a study over its axes, with its uncertainty.
+- `data(result)`: the risk of SGD on your data, beside theory.
 - `distances(result)`: the distance of simulation from theory as d grows, of a check.
 - `spectra(points)`: eigenvalues of the Hessian at critical points.
 - `panels(number)`: axes to draw in, in a figure that pyplot does not keep.
 - `style`: the path of its matplotlib style, for figures of your own: `pyplot.style.use(dimfree.plot.style)`.
 """
 
-from .analyses import distances, spectra
+from .analyses import data, distances, spectra
 from .compare import compare
 from .drawing_style import style
 from .exit_times import exit_times
@@ -22,6 +23,7 @@ from .regimes import regimes
 
 __all__ = [
     "compare",
+    "data",
     "distances",
     "exit_times",
     "flow",

@@ -1,4 +1,4 @@
-"""Pictures of analyses: the distance of simulation from theory, spectra of Hessians."""
+"""Pictures of analyses: the distance of simulation from theory, SGD on data, spectra of Hessians."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -8,6 +8,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from ..checking import CheckResult
+from ..data import DataComparison
 from ..errors import InvalidInput
 from ..printing import in_a_line
 from .drawing_style import in_style
@@ -34,6 +35,51 @@ def distances(result: CheckResult, *, axes: Axes | None = None) -> Axes:
         axes.loglog(d, values, "o", color="#222222", label=f"simulated, slope {result.slope:.2f}")
         axes.set(xlabel="d", ylabel=f"largest distance up to alpha = {result.alpha:g}")
         axes.set_title("Theory and simulation agree" if result.agrees else "Theory and simulation do NOT agree")
+        axes.legend()
+    return axes
+
+
+_DESCRIPTIONS = {
+    "theory": ("theory", "#0072B2", "-"),
+    "gaussian": ("Gaussian inputs", "#56B4E9", "--"),
+    "gaussian_set": ("Gaussian set", "#009E73", "-."),
+    "data": ("data", "#D55E00", "o"),
+}
+
+
+def data(result: DataComparison, *, axes: Axes | None = None) -> Axes:
+    """The risk of SGD on data, with one standard deviation between runs, beside that on Gaussian inputs and theory.
+
+    Alpha is logarithmic where the saved times are spread over more than a decade; the start is then at the left edge.
+
+    **Arguments:**
+
+    - `result`: from [`from_data`].
+    - `axes`: matplotlib axes to draw on; a new figure if left out.
+    """
+    if not isinstance(result, DataComparison):
+        raise InvalidInput(f"plot.data was given {in_a_line(result)}; pass what dimfree.from_data(...) gives.")
+    alpha = result.alpha.copy()
+    steps = np.diff(alpha)
+    logarithmic = steps.max() > 10 * steps.min()
+    if logarithmic and alpha[0] == 0:
+        alpha[0] = alpha[1] ** 2 / alpha[2] if len(alpha) > 2 else alpha[1] / 10
+    with in_style():
+        axes = plt.subplots()[1] if axes is None else axes
+        for name, values in result.risks.items():
+            words, colour, line = _DESCRIPTIONS[name]
+            mean = result.means[name][0]
+            if name == "data":
+                spread = np.nanstd(values, axis=0, ddof=1)
+                axes.fill_between(alpha, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
+                axes.plot(alpha, mean, line + "-", color=colour, linewidth=1.2, markersize=4, label=words, zorder=3)
+            else:
+                axes.plot(alpha, mean, line, color=colour, label=words)
+        axes.set(xlabel=r"$\alpha$ = samples / $d$", ylabel="risk", yscale="log")
+        if logarithmic:
+            axes.set_xscale("log")
+        cause = "" if result.agrees else f": {', '.join(result.causes)}"
+        axes.set_title(f"Theory {'describes' if result.agrees else 'does NOT describe'} SGD on these data{cause}")
         axes.legend()
     return axes
 

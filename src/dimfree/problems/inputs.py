@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 from numpy.typing import ArrayLike
 
+from ..components import components_of
 from ..errors import InvalidInput, is_concrete, positive_integer, positive_number, real_array, require, shown
 from ..printing import as_call
 from ..state import STUDENTS, TEACHERS, State
@@ -265,6 +266,39 @@ class Spectrum(Inputs):
         if ratio <= 1:
             return cls(means)
         return cls([0.0, *means], [1 - 1 / ratio, *np.full(number, 1 / (ratio * number))])
+
+    @classmethod
+    def from_data(cls, X: Any, blocks: int = 64, *, progress: bool = False) -> "Spectrum":
+        """The eigenvalues of the covariance of rows of data, which is not scaled.
+
+        The rows are centred by their mean. In up to 4,096 dimensions all eigenvalues are found and then `merged`:
+        fractions and trace are kept, and the largest eigenvalues. In more, the `blocks - 1` largest are found by
+        scikit-learn's IncrementalPCA (the extra `data`), and the last block has the trace that is left, exactly:
+        fractions and trace are kept again, the trace of the square is too small. The smallest of those found are
+        somewhat too small as well: the first six of eigenvalues 1/j in 10,000 dimensions came out within 1%, the 63rd
+        12% too small.
+
+        The rows are read once, in batches: memory does not grow with their number. It is four d x d matrices, or, in
+        more than 4,096 dimensions, about 12 x blocks rows.
+
+        **Arguments:**
+
+        - `X`: rows are samples: an array of shape `(n, d)` in memory or in a file (NumPy's memory map, h5py, Zarr), or
+          an iterable of batches of rows, such as a generator.
+        - `blocks`: how many eigenvalues at most are told apart.
+        - `progress`: whether to say what it will cost and show how far it is.
+
+        **Returns:** a [`Spectrum`].
+
+        ??? example
+            >>> import dimfree, numpy as np
+            >>> rows = np.random.default_rng(0).normal(size=(20_000, 3)) * [3.0, 1.0, 0.1]
+            >>> dimfree.Spectrum.from_data(rows).eigenvalues.round(1).tolist()
+            [9.0, 1.0, 0.0]
+        """
+        blocks = positive_integer(blocks, "blocks")
+        found = components_of(X, "X", max(1, blocks - 1), progress=progress)
+        return cls(*found.spectrum).merged(blocks)
 
     def merged(self, blocks: int) -> "Spectrum":
         """The same with at most so many blocks: neighbours become one, with their mean eigenvalue.

@@ -4,7 +4,6 @@ import concurrent.futures
 import operator
 import os
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +13,8 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from ..errors import is_concrete
-from ..printing import duration
+from ..printing import Progress
 
-_MEASURED = 5.0  # seconds after which the time that is left can be told
-_LONG = 3_600.0  # seconds that nobody waits for without being told
 PATIENCE = 1.0  # seconds between two looks at how far a simulation is, when it can also be interrupted
 
 
@@ -87,7 +84,7 @@ def at_once(function: Callable, *parts: list, together: bool = True) -> list:
 
 
 def in_segments(
-    advance: Callable[[Any, Array], Any], under_way: Any, done: Callable[[Any], int], progress: "Progress"
+    advance: Callable[[Any, Array], Any], under_way: Any, done: Callable[[Any], int], progress: Progress
 ) -> Any:
     """What is under way to its end, in segments of about a second, so that progress is seen and Ctrl-C heard.
 
@@ -105,54 +102,3 @@ def in_segments(
         if now >= progress.total:
             return under_way
         blocks = max(8, int(blocks * min(8.0, PATIENCE / (time.perf_counter() - began))))
-
-
-class Progress:
-    """How far a simulation is: a bar for who asked for it; for all others a warning if it will take long.
-
-    **Arguments:**
-
-    - `cost`: what it takes, in words.
-    - `total`: when it is done.
-    - `shown`: whether there is a bar; `warns`: where there is none, whether to warn.
-    """
-
-    def __init__(self, cost: str, total: int, *, shown: bool, warns: bool = True):
-        self.cost, self.total, self.shown = cost, total, shown
-        self.bar = None
-        self.first: tuple[float, int] | None = None  # when something was done, and how much: after the compilation
-        self.warned = shown or not warns
-
-    def __enter__(self) -> "Progress":
-        if self.shown:
-            import rich.console
-            import rich.progress
-
-            # Not where results go: a program may be reading those.
-            console = rich.console.Console(stderr=True)
-            console.print(self.cost)
-            self.bar = rich.progress.Progress(console=console, transient=True)
-            self.task = self.bar.add_task("simulating", total=self.total)
-            self.bar.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def show(self, done: int) -> None:
-        """How much of the total is done."""
-        if self.bar is not None:
-            self.bar.update(self.task, completed=done)
-        if self.warned or not done:
-            return
-        self.first = self.first or (time.perf_counter(), done)
-        seconds, more = time.perf_counter() - self.first[0], done - self.first[1]
-        if seconds > _MEASURED and more:
-            left = seconds * (self.total - done) / more
-            self.warned = True
-            if left > _LONG:
-                warnings.warn(
-                    f"{self.cost}: about {duration(left)} from now. Ctrl-C ends it; progress=True shows how far it is.",
-                    stacklevel=2,
-                )

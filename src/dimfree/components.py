@@ -1,0 +1,206 @@
+"""Rows of data, read in batches: their mean and the directions of their covariance, in bounded memory."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from jaxtyping import Float
+
+from . import extras
+from .errors import InvalidInput, check_memory, in_bytes, real_array, shown
+from .printing import Progress
+
+LARGEST_MATRIX = 4096  # dimensions up to which the whole covariance is diagonalised: half a minute on two cores
+_NUMBERS = 2**22  # in a batch: 32 MiB in double precision
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Components:
+    """The mean of rows, and their covariance in its own directions.
+
+    - `rows`: how many there are; the covariance is that of the rows themselves, with 1/rows.
+    - `mean`: shape `(d,)`.
+    - `directions`: eigenvectors as columns, shape `(d, q)`: all of them, or the leading ones.
+    - `eigenvalues`: shape `(q,)`, decreasing.
+    - `rest`: the mean eigenvalue in the other d - q dimensions; zero where there are none.
+    """
+
+    rows: int
+    mean: Float[np.ndarray, " d"]
+    directions: Float[np.ndarray, "d q"]
+    eigenvalues: Float[np.ndarray, " q"]
+    rest: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether all directions are known."""
+        return self.directions.shape[0] == self.directions.shape[1]
+
+    @property
+    def spectrum(self) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """The eigenvalues and the fraction of the dimensions that each has."""
+        d, q = self.directions.shape
+        if q == d:
+            return self.eigenvalues, np.full(d, 1 / d)
+        return np.append(self.eigenvalues, self.rest), np.append(np.full(q, 1 / d), (d - q) / d)
+
+    @property
+    def mean_variance(self) -> float:
+        """The mean eigenvalue: the mean variance of a coordinate."""
+        eigenvalues, fractions = self.spectrum
+        return float(eigenvalues @ fractions)
+
+
+def is_array(given: Any) -> bool:
+    """Whether rows can be taken from it at any place: an array in memory or a file that is one."""
+    return hasattr(given, "shape") and hasattr(given, "__getitem__")
+
+
+def check_rows(given: Any, name: str) -> tuple[int, int]:
+    """The shape of an array of rows, or an error in words."""
+    shape = tuple(given.shape)
+    if len(shape) != 2 or min(shape) < 1:
+        raise InvalidInput(f"{name} has shape {shape}; give (n, d), one row for each sample.")
+    return shape
+
+
+def batches(given: Any, name: str, rows: int | None = None) -> Iterator[Float[np.ndarray, "m d"]]:
+    """The rows in batches, as finite numbers in double precision.
+
+    **Arguments:**
+
+    - `given`: an array, in memory or in a file, or an iterable of batches, which come as they are.
+    - `rows`: in a batch of an array; chosen by their size if left out.
+    """
+    if is_array(given):
+        n, d = check_rows(given, name)
+        size = rows or max(1, _NUMBERS // d)
+        found: Any = (given[begin : begin + size] for begin in range(0, n, size))
+    else:
+        try:
+            found = iter(given)
+        except TypeError:
+            raise InvalidInput(
+                f"{name} = {shown(given)} was given; give an array of shape (n, d), a memory-mapped file, or an "
+                "iterable of batches of rows."
+            ) from None
+    for batch in found:
+        numbers = np.asarray(real_array(batch, name))
+        if numbers.ndim != 2:
+            raise InvalidInput(
+                f"A batch of {name} has shape {numbers.shape}; each must be (rows, d). Make one array of nested lists "
+                "with np.asarray."
+            )
+        if not np.isfinite(numbers).all():
+            raise InvalidInput(f"{name} contains NaN or infinite numbers; replace them or leave those rows out.")
+        yield numbers
+
+
+def components_of(given: Any, name: str, leading: int, *, progress: bool) -> Components:
+    """The mean and the covariance of rows, read once.
+
+    In up to `LARGEST_MATRIX` dimensions these are all eigenvectors, of a covariance that is summed in batches. In more
+    they are the `leading` ones, by scikit-learn's IncrementalPCA, and the trace that is left is that of the rows.
+
+    **Arguments:**
+
+    - `given`, `name`: rows, as `batches` takes them, and what an error calls them.
+    - `leading`: how many eigenvectors, where not all.
+    - `progress`: whether to say what it will cost and show how far it is.
+    """
+    total = check_rows(given, name)[0] if is_array(given) else 0
+    first, source = None, batches(given, name)
+    for first in source:
+        if len(first):
+            break
+    if first is None or not len(first):
+        raise InvalidInput(f"{name} has no rows; an iterator that was read before has none left: make it anew.")
+    d = first.shape[1]
+    full = d <= LARGEST_MATRIX
+    size = max(2 * leading, 128)  # rows at a time for IncrementalPCA, whose cost grows with it
+    memory = 8 * (4 * d * d + 2 * _NUMBERS) if full else 8 * d * (4 * (leading + size) + 2 * max(1, _NUMBERS // d))
+    what = "the covariance" if full else f"its {leading} leading directions"
+    cost = f"{f'{total:,} rows' if total else 'Rows'} of {d:,} numbers, read once for {what}, {in_bytes(memory)}"
+    check_memory(memory, cost, "Take fewer dimensions.")
+    summed = _Covariance(d) if full else _Leading(d, leading, size)
+    with Progress(cost, total or 1, shown=progress, doing="reading") as bar:
+        summed.add(first)
+        for batch in source:
+            if batch.shape[1] != d:
+                raise InvalidInput(f"The batches of {name} have {d} and {batch.shape[1]} columns; all need the same.")
+            summed.add(batch)
+            bar.show(min(summed.rows, total))
+        found = summed.components()
+    if not found.mean_variance > 0:
+        raise InvalidInput(f"All rows of {name} are the same; there is no variance to learn from.")
+    return found
+
+
+class _Covariance:
+    """All of the covariance."""
+
+    def __init__(self, d: int):
+        self.rows, self.shift = 0, np.zeros(d)
+        self.first, self.second = np.zeros(d), np.zeros((d, d))
+
+    def add(self, batch: Float[np.ndarray, "m d"]) -> None:
+        if not self.rows:
+            self.shift = batch.mean(axis=0)  # near the mean, so that the squares do not cancel
+        centred = batch - self.shift
+        self.rows += len(batch)
+        self.first += centred.sum(axis=0)
+        self.second += centred.T @ centred
+
+    def components(self) -> Components:
+        offset = self.first / self.rows
+        covariance = self.second / self.rows - np.outer(offset, offset)
+        values, directions = scipy.linalg.eigh(covariance, overwrite_a=True, check_finite=False)
+        # Decreasing; what rounding has made of zero is zero.
+        values = np.where(values > 1e-13 * values[-1], values, 0.0)[::-1].copy()
+        return Components(self.rows, self.shift + offset, directions[:, ::-1].copy(), values, 0.0)
+
+
+class _Leading:
+    """The leading directions, and the trace."""
+
+    def __init__(self, d: int, leading: int, size: int):
+        try:
+            from sklearn.decomposition import IncrementalPCA
+        except ImportError:
+            raise InvalidInput(
+                f"Rows of more than {LARGEST_MATRIX:,} numbers need scikit-learn: {extras.install('data')}"
+            ) from None
+        self.rows, self.size, self.leading = 0, size, leading
+        self.analysis: Any = IncrementalPCA(n_components=leading)
+        self.waiting: list[Any] = []
+        self.shift, self.squares = np.zeros(d), 0.0
+
+    def add(self, batch: Float[np.ndarray, "m d"]) -> None:
+        if not self.rows:
+            self.shift = batch.mean(axis=0)
+        self.rows += len(batch)
+        self.squares += float(np.sum((batch - self.shift) ** 2))
+        self.waiting.append(batch)
+        while sum(map(len, self.waiting)) >= 2 * self.size:
+            self._fit(self.size)
+
+    def _fit(self, size: int) -> None:
+        rows = self.waiting[0] if len(self.waiting) == 1 else np.concatenate(self.waiting)
+        self.waiting = [rows[size:]]
+        self.analysis.partial_fit(rows[:size], check_input=False)
+
+    def components(self) -> Components:
+        if self.rows <= self.leading:
+            raise InvalidInput(
+                f"{self.rows} rows were given, of more than {LARGEST_MATRIX:,} numbers; {self.leading} leading "
+                f"directions need more than {self.leading} rows. Take more rows or fewer blocks."
+            )
+        self._fit(sum(map(len, self.waiting)))
+        found = self.analysis
+        d, offset = len(found.mean_), found.mean_ - self.shift
+        values = found.singular_values_**2 / self.rows
+        trace = self.squares / self.rows - float(offset @ offset)
+        rest = max(trace - float(values.sum()), 0.0) / (d - self.leading)
+        return Components(self.rows, found.mean_, found.components_.T.copy(), values, rest)

@@ -1,0 +1,499 @@
+"""SGD on a user's own data: the spectrum of rows, the sets that SGD draws from, and the verdict with its causes."""
+
+import dataclasses
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dimfree
+from dimfree import InvalidInput, Spectrum, components
+from dimfree.data import comparison, sets
+from dimfree.printing import Progress
+from dimfree.state import STUDENTS, TEACHERS
+from refusals import assert_refused
+
+ERF, SGD, KEY = dimfree.TwoLayer(1, activation="erf"), dimfree.OnlineSGD(0.3), jax.random.key(0)
+LABELS = dimfree.TwoLayer(1, activation="linear", teacher_activation="linear")
+
+
+def rows_of(n=500, d=12, seed=0):
+    """Rows that are neither centred nor isotropic nor Gaussian."""
+    generator = np.random.default_rng(seed)
+    return (generator.exponential(size=(n, d)) * np.linspace(0.3, 3, d)) @ generator.normal(size=(d, d)) + 50.0
+
+
+def found_in(rows, leading=5):
+    return components.components_of(rows, "rows", leading, progress=False)
+
+
+def no_progress():
+    return Progress("", 1, shown=False, warns=False)
+
+
+# The spectrum.
+
+
+def test_the_spectrum_of_rows_is_that_of_their_covariance_however_they_are_given(tmp_path):
+    rows = rows_of()
+    expected = np.linalg.eigvalsh(np.cov(rows.T, bias=True))[::-1]
+    file = np.lib.format.open_memmap(tmp_path / "rows.npy", "w+", np.float64, rows.shape)
+    file[:] = rows
+    in_file = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    for given in (rows, jnp.asarray(rows), in_file, iter([rows[:7], rows[7:8], rows[8:]]), [rows[:100], rows[100:]]):
+        found = Spectrum.from_data(given)
+        np.testing.assert_allclose(found.eigenvalues, expected, rtol=1e-9)
+        np.testing.assert_allclose(found.fractions, 1 / 12, rtol=1e-12)
+
+
+def test_whole_numbers_and_far_means_lose_no_digits():
+    pixels = np.random.default_rng(1).integers(0, 255, size=(300, 9)).astype(np.uint8)
+    exact = np.linalg.eigvalsh(np.cov(pixels.astype(float).T, bias=True))[::-1]
+    np.testing.assert_allclose(Spectrum.from_data(pixels).eigenvalues, exact, rtol=1e-12)
+    # Batches that all lie far from zero: the squares alone would have lost all digits.
+    np.testing.assert_allclose(Spectrum.from_data(pixels + 1e8).eigenvalues, exact, rtol=1e-6)
+
+
+def test_fewer_blocks_keep_the_trace_and_the_largest_eigenvalue():
+    rows = rows_of(d=40)
+    whole, merged = Spectrum.from_data(rows), Spectrum.from_data(rows, blocks=8)
+    assert merged.blocks == 8
+    np.testing.assert_allclose(merged.trace, rows.var(axis=0).mean(), rtol=1e-10)
+    np.testing.assert_allclose(merged.eigenvalues[0], whole.eigenvalues[0], rtol=1e-10)
+
+
+def test_many_dimensions_have_their_leading_eigenvalues_and_the_rest_of_the_trace(monkeypatch):
+    monkeypatch.setattr(components, "LARGEST_MATRIX", 20)
+    monkeypatch.setattr(components, "_NUMBERS", 60 * 50)
+    generator = np.random.default_rng(2)
+    rows = 5 + generator.normal(size=(3_000, 60)) * np.arange(1.0, 61) ** -1.5
+    exact = np.linalg.eigvalsh(np.cov(rows.T, bias=True))[::-1]
+    found = Spectrum.from_data(rows, blocks=9)
+    np.testing.assert_allclose(found.eigenvalues[:4], exact[:4], rtol=1e-3)
+    np.testing.assert_allclose(found.trace, rows.var(axis=0).mean(), rtol=1e-10)
+    np.testing.assert_allclose(found.fractions, [*np.full(8, 1 / 60), 52 / 60], rtol=1e-12)
+    directions = found_in(rows, 8).directions
+    np.testing.assert_allclose(directions.T @ directions, np.eye(8), atol=1e-10)
+
+
+def test_rows_that_have_no_spectrum_are_refused_in_words(monkeypatch):
+    given = {"np": np, "Spectrum": Spectrum, "read": iter([])}
+    cases = {
+        "Spectrum.from_data(read)": "an iterator that was read before has none left",
+        "Spectrum.from_data(np.ones(4))": "give (n, d), one row for each sample",
+        "Spectrum.from_data([[1.0, 2.0], [3.0, 4.0]])": "each must be (rows, d)",
+        "Spectrum.from_data([np.ones((3, 2)), np.ones((3, 4))])": "2 and 4 columns",
+        "Spectrum.from_data(3)": "an iterable of batches",
+        "Spectrum.from_data(np.array([['a', 'b']]))": "it must be real numbers",
+        "Spectrum.from_data(np.array([[1.0, np.nan], [0.0, 1.0]]))": "NaN or infinite",
+        "Spectrum.from_data(np.ones((5, 3)))": "All rows of X are the same",
+        "Spectrum.from_data(np.eye(3), blocks=0)": "at least 1",
+    }
+    assert_refused(given, cases)
+    monkeypatch.setattr(components, "LARGEST_MATRIX", 2)
+    assert_refused(given, {"Spectrum.from_data(np.eye(4), blocks=6)": "more rows or fewer blocks"})
+    monkeypatch.setitem(sys.modules, "sklearn.decomposition", None)
+    assert_refused(given, {"Spectrum.from_data(np.eye(4), blocks=2)": "need scikit-learn: pip install"})
+
+
+# The sets that SGD draws from.
+
+
+@pytest.mark.parametrize("n", [500, 9])
+def test_a_gaussian_set_has_the_mean_and_the_covariance_of_the_data_exactly(n):
+    rows = rows_of(n=n)
+    made = sets.gaussian_set(found_in(rows), 2.0, n > 12, np.random.default_rng(0))
+    array = made.take(np.arange(n))
+    np.testing.assert_allclose(array.mean(axis=0), 0, atol=1e-10)
+    covariance = np.cov(rows.T, bias=True) / 4
+    np.testing.assert_allclose(array.T @ array / n, covariance, atol=1e-8 * np.abs(covariance).max())
+    if n > 12:
+        np.testing.assert_allclose(np.mean(made.noise**2), 1.0, rtol=1e-10)
+        np.testing.assert_allclose(made.noise @ array, 0, atol=1e-7)
+
+
+def test_a_set_too_large_to_keep_has_the_covariance_on_average(monkeypatch):
+    monkeypatch.setattr(components, "LARGEST_MATRIX", 5)
+    rows = np.random.default_rng(3).normal(size=(4_000, 10)) * [4.0, 3.0, *[1.0] * 8]
+    found = found_in(rows, 2)
+    made = sets.gaussian_set(found, 2.0, False, np.random.default_rng(0))
+    array = made.take(np.arange(4_000))
+    np.testing.assert_array_equal(made.take(np.array([17, 3])), array[[17, 3]])
+    # Entries have standard errors below (2 / 4000)^1/2 times the largest variance, 4: six of them.
+    expected = found.directions * found.eigenvalues @ found.directions.T
+    expected += found.rest * (np.eye(10) - found.directions @ found.directions.T)
+    np.testing.assert_allclose(array.T @ array / 4_000, expected / 4, atol=6 * (2 / 4_000) ** 0.5 * 4)
+
+
+def test_given_rows_are_centred_scaled_and_taken_in_any_order():
+    rows = rows_of()
+    found = sets.GivenRows(rows, rows.mean(axis=0), 3.0, np.zeros(500))
+    index = np.array([4, 499, 4, 0])
+    np.testing.assert_allclose(found.take(index), (rows[index] - rows.mean(axis=0)) / 3, rtol=1e-12)
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_least_squares_by_batches(complete, monkeypatch):
+    rows = rows_of()
+    if not complete:
+        monkeypatch.setattr(components, "LARGEST_MATRIX", 4)
+    monkeypatch.setattr(components, "_NUMBERS", 12 * 70)
+    labels = np.cos(rows[:, 0]) + rows @ np.linspace(-1, 1, 12) + 7
+    weights, residuals = sets.least_squares(rows, labels, found_in(rows))
+    exact = np.linalg.lstsq(np.column_stack([rows, np.ones(500)]), labels)[0]
+    np.testing.assert_allclose(weights, exact[:-1], atol=1e-5 if not complete else 1e-9)
+    np.testing.assert_allclose(residuals, labels - rows @ exact[:-1] - exact[-1], atol=1e-5 if not complete else 1e-7)
+
+
+# SGD on them.
+
+
+def test_sgd_on_rows_is_that_of_a_loop_by_hand_however_steps_are_grouped(monkeypatch):
+    rows, d = rows_of(), 12
+    mean, scale, noise = rows.mean(axis=0), 5.0, np.random.default_rng(4).normal(size=500)
+    generator = np.random.default_rng(5)
+    students, teachers = generator.normal(size=(2, d)), generator.normal(size=(1, d))
+    problem = dimfree.TwoLayer(2, 1, activation="tanh", noise=0.25)
+    sgd = dimfree.Momentum(0.2, 0.1, 2.0, batch_size=3)
+    labelled, saves = sets.GivenRows(rows, mean, scale, noise), np.array([0, 7, 30])
+
+    def run(chunk):
+        monkeypatch.setattr(sets, "_CHUNK", chunk)
+        generators = [np.random.default_rng(each) for each in range(2)]
+        return sets.run(problem, sgd, students, teachers, labelled, saves, generators, no_progress())
+
+    weights, readouts, finite = run(2**22)
+    np.testing.assert_array_equal(weights, run(2 * 3 * d * 4)[0])
+    assert finite.all()
+
+    for each in range(2):
+        now, momentum = students, np.zeros_like(students)
+        draws = np.random.default_rng(each).integers(500, size=(30, 3))
+        for step, index in enumerate(draws):
+            for place in np.flatnonzero(saves == step):
+                np.testing.assert_allclose(weights[each, place], now, rtol=1e-10)
+            x = (rows[index] - mean) / scale
+            fields = x @ now.T / d**0.5
+            error = np.tanh(fields).mean(axis=1) - np.tanh(x @ teachers[0] / d**0.5) - 0.5 * noise[index]
+            slopes = error[:, None] / np.cosh(fields) ** 2 / 2
+            gradient = slopes.T @ x / (3 * d**0.5)
+            now, momentum = moved(sgd, now, momentum, gradient, teachers)
+        np.testing.assert_allclose(weights[each, -1], now, rtol=1e-10)
+
+    index = np.arange(0, 500, 3)
+    x = (rows[index] - mean) / scale
+    measured = sets.risk(problem, labelled, index, teachers, weights, readouts)
+    output = np.tanh(np.einsum("rtpd,md->rtmp", weights, x) / d**0.5).mean(axis=-1)
+    error = output - np.tanh(x @ teachers[0] / d**0.5) - 0.5 * noise[index]
+    np.testing.assert_allclose(measured, np.mean(error**2, axis=-1) / 2, rtol=1e-10)
+
+
+def moved(algorithm, students, momentum, gradient, teachers):
+    """One step of an algorithm whose only own vectors are a momentum."""
+    (name,) = algorithm.own
+    now = {STUDENTS: jnp.asarray(students), TEACHERS: jnp.asarray(teachers), name: jnp.asarray(momentum)}
+    after, _ = algorithm.step_vectors(now, None, jnp.asarray(gradient), None, jnp.zeros(()))
+    return np.asarray(after[STUDENTS]), np.asarray(after[name])
+
+
+@pytest.mark.parametrize("largest", [4096, 5])
+def test_the_start_has_the_overlaps_of_its_vectors_in_each_block(largest, monkeypatch):
+    monkeypatch.setattr(components, "LARGEST_MATRIX", largest)
+    rows = rows_of(d=15)
+    found = found_in(rows, 6)
+    students, teachers = np.random.default_rng(6).normal(size=(3, 15)), np.ones((1, 15))
+    spectrum = Spectrum(*found.spectrum)
+    state = comparison._overlaps(found, spectrum, students, teachers)
+    both = np.concatenate([students, teachers])
+    np.testing.assert_allclose(state.covariance, both @ both.T / 15, rtol=1e-10)
+    covariance = (found.directions * found.eigenvalues) @ found.directions.T
+    covariance += found.rest * (np.eye(15) - found.directions @ found.directions.T)
+    np.testing.assert_allclose(spectrum.fields(state).covariance, both @ covariance @ both.T / 15, rtol=1e-9)
+    merged = comparison._overlaps(found, spectrum.merged(4), students, teachers)
+    np.testing.assert_allclose(merged.covariance, both @ both.T / 15, rtol=1e-10)
+    assert merged.blocks == 4
+
+
+def test_the_law_of_fields_is_measured():
+    generator = np.random.default_rng(7)
+    rows = np.column_stack([generator.normal(size=200_000), generator.uniform(size=200_000)])
+    labelled = sets.GivenRows(rows, np.zeros(2), 1.0, np.zeros(200_000))
+    kurtosis, distance = sets.field_shapes(labelled, np.arange(200_000), np.eye(2))
+    np.testing.assert_allclose(kurtosis, [3.0, 1.8], atol=6 * (24 / 200_000) ** 0.5)
+    grid = (np.arange(100_000) + 0.5) / 100_000
+    from scipy.special import ndtri
+
+    exact = np.mean(np.abs(12**0.5 * (grid - 0.5) - ndtri(grid)))
+    assert distance[0] < 0.01
+    np.testing.assert_allclose(distance[1], exact, rtol=0.02)
+
+
+# The verdict.
+
+
+def gaussian_rows(n=3_000, d=40, seed=8):
+    return np.random.default_rng(seed).normal(size=(n, d)) * np.linspace(0.5, 2, d)
+
+
+def compared(rows, target=None, problem=ERF, sgd=SGD, alpha=None, runs=16, key=KEY, **options):
+    target = np.random.default_rng(9).normal(size=(1, rows.shape[1])) if target is None else target
+    alpha = np.array([0.0, 1.0, 4.0, 12.0]) if alpha is None else alpha
+    return dimfree.from_data(rows, target, problem, sgd, alpha=alpha, runs=runs, key=key, **options)
+
+
+def test_theory_describes_sgd_on_gaussian_rows_and_the_result_shows_it(tmp_path):
+    rows = gaussian_rows()
+    found = compared(rows)
+    assert found.agrees
+    assert found.causes == ()
+    words = str(found)
+    assert "Theory describes SGD on these data" in words
+    assert f"effective dimension {found.effective_dimension:.3g} of 40" in words
+    np.testing.assert_allclose(found.effective_dimension, 40 * 1.75**2 / 4.2625, rtol=0.05)
+    np.testing.assert_allclose(found.scale**2, rows.var(axis=0).mean(), rtol=1e-10)
+    np.testing.assert_allclose(found.passes, 12 * 40 / 3_000)
+    means = found.means
+    assert means["theory"][0][-1] < 0.2 * means["theory"][0][0]  # there was something to learn
+    dataset = found.to_xarray()
+    np.testing.assert_array_equal(dataset["data"].mean("run"), means["data"][0])
+    assert dataset.attrs["agrees"] == "True"
+    assert "saad1995" in dimfree.cite(found)
+    file = np.lib.format.open_memmap(tmp_path / "rows.npy", "w+", np.float64, rows.shape)
+    file[:] = rows
+    again = compared(np.load(tmp_path / "rows.npy", mmap_mode="r"))
+    np.testing.assert_allclose(again.data, found.data, rtol=1e-9)
+    np.testing.assert_array_equal(again.start_weights, found.start_weights)
+    assert not np.allclose(compared(rows, key=jax.random.key(1)).data, found.data)
+
+
+def test_the_picture_has_the_curves():
+    found = compared(gaussian_rows())
+    axes = dimfree.plot.data(found)
+    lines = {line.get_label(): line.get_ydata() for line in axes.get_lines()}
+    assert set(lines) == {"theory", "Gaussian inputs", "Gaussian set", "data"}
+    np.testing.assert_allclose(lines["data"], found.means["data"][0])
+    np.testing.assert_allclose(lines["theory"], found.theory.risk)
+    assert "describes" in axes.get_title(loc="left")
+
+
+def test_rows_of_different_sizes_are_not_gaussian_and_are_once_divided_by_their_norms():
+    rows = gaussian_rows()
+    sizes = np.random.default_rng(10).choice([0.2, 3.0], size=(len(rows), 1), p=[0.8, 0.2])
+    found = compared(rows * sizes)
+    assert not found.agrees
+    assert found.causes == ("not Gaussian",)
+    assert "dividing each by its norm" in str(found)
+    assert found.fields.teacher_kurtosis[0] > 8
+    normalised = rows * sizes / np.linalg.norm(rows * sizes, axis=1, keepdims=True)
+    assert compared(normalised).agrees
+    # The same covariance, with Gaussian rows: what is left is in the law alone.
+    covariance = np.cov((rows * sizes).T)
+    drawn = np.random.default_rng(11).multivariate_normal(np.zeros(40), covariance, size=len(rows))
+    assert compared(drawn).agrees
+
+
+def test_few_rows_used_often_are_a_finite_sample():
+    rows = gaussian_rows(n=60)
+    found = compared(rows, problem=dimfree.TwoLayer(1, activation="erf", noise=0.2), alpha=np.array([0.0, 5.0, 40.0]))
+    assert "finite sample" in found.causes
+    assert found.distances["finite sample"].values[-1] < -0.2  # it fits the noise of the labels that it has
+    assert "SGD meets each row about 26.7 times" in str(found)
+    more = compared(
+        gaussian_rows(),
+        problem=dimfree.TwoLayer(1, activation="erf", noise=0.2),
+        alpha=np.array([0.0, 5.0, 40.0]),
+    )
+    assert more.agrees
+
+
+@pytest.mark.slow
+def test_few_directions_with_all_the_variance_are_a_finite_dimension():
+    # Theory is that of many directions; where one has most of the variance it misses a third of the risk.
+    rows = np.random.default_rng(12).normal(size=(20_000, 60)) / np.arange(1, 61)
+    found = compared(
+        rows,
+        problem=dimfree.TwoLayer(1, activation="linear"),
+        sgd=dimfree.OnlineSGD(0.9),
+        alpha=np.array([0.0, 0.1, 0.2, 0.5]),
+        runs=256,
+        blocks=60,
+    )
+    assert found.causes == ("finite dimension",)
+    assert found.effective_dimension < 3
+    assert "exact in law" in str(found)
+
+
+def test_labels_have_a_linear_teacher_and_their_residuals_as_noise():
+    rows = gaussian_rows()
+    generator = np.random.default_rng(13)
+    slope = generator.normal(size=40) / 40**0.5
+    labels = 3 + rows @ slope + 0.4 * generator.normal(size=len(rows))
+    found = compared(rows, labels, LABELS)
+    assert found.agrees, found
+    exact = np.linalg.lstsq(np.column_stack([rows, np.ones(len(rows))]), labels)[0]
+    residual = labels - np.column_stack([rows, np.ones(len(rows))]) @ exact
+    np.testing.assert_allclose(found.problem.noise, np.mean(residual**2), rtol=1e-8)
+    np.testing.assert_allclose(found.label_mean, labels.mean())
+    np.testing.assert_allclose(found.teacher_weights[0], exact[:-1] * found.scale * 40**0.5, rtol=1e-8)
+    # At the start the risk on the data is that of the labels themselves, by hand.
+    inputs = (rows - found.mean) / found.scale
+    error = inputs @ found.start_weights[0] / 40**0.5 - (labels - labels.mean())
+    np.testing.assert_allclose(found.data[:, 0], np.mean(error**2) / 2, rtol=1e-8)
+    without = compared(rows, rows @ slope, LABELS)
+    assert float(without.problem.noise) == 0.0
+    assert without.agrees
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_many_dimensions_with_a_few_directions_and_a_flat_rest_are_described(labelled, monkeypatch):
+    monkeypatch.setattr(components, "LARGEST_MATRIX", 20)
+    generator = np.random.default_rng(17)
+    turned = np.linalg.qr(generator.normal(size=(40, 40)))[0]
+    rows = generator.normal(size=(20_000, 40)) * [4.0, 3.0, 2.0, *[1.0] * 37] @ turned.T
+    slope = generator.normal(size=40) / 40**0.5
+    target = rows @ slope + generator.normal(size=20_000) if labelled else None
+    found = compared(rows, target, LABELS, blocks=4)
+    assert found.agrees, found
+    np.testing.assert_allclose(found.problem.inputs.fractions, [1 / 40, 1 / 40, 1 / 40, 37 / 40])
+    np.testing.assert_allclose(found.problem.inputs.eigenvalues * found.scale**2, [16, 9, 4, 1], rtol=0.06)
+    if labelled:
+        np.testing.assert_allclose(found.problem.noise, 1.0, atol=6 * (2 / 20_000) ** 0.5)
+
+
+def test_a_wrong_spectrum_does_not_go_unseen():
+    rows = np.random.default_rng(14).normal(size=(5_000, 60)) * np.arange(1.0, 61) ** -0.5
+    alphas = np.array([0.0, 2.0, 8.0, 30.0])
+    found = found_in(rows)
+    spectrum = Spectrum(found.eigenvalues / found.mean_variance, found.spectrum[1]).merged(40)
+    generator = np.random.default_rng(9)
+    start = comparison._overlaps(found, spectrum, generator.normal(size=(1, 60)), generator.normal(size=(1, 60)))
+    problem = ERF.with_inputs(spectrum)
+    runs = dimfree.simulate(problem, SGD, start, 60, alphas, runs=64, key=KEY, method="vectors")
+    risk = np.asarray(runs.risk)
+    error = risk.std(axis=0, ddof=1) / 8
+    wrong = {
+        "as it is": (spectrum, False),
+        "flat": (Spectrum(np.full(spectrum.blocks, float(spectrum.trace)), spectrum.fractions), True),
+        "shuffled": (Spectrum(spectrum.eigenvalues[::-1], spectrum.fractions), True),
+    }
+    for name, (other, caught) in wrong.items():
+        theory = dimfree.solve(dimfree.ode(ERF.with_inputs(other), SGD), start, alphas)
+        # Two false alarms in 10^4: 4.3 standard errors at three times; and the O(1/d) of the mean, below 5%.
+        distance = np.abs(np.asarray(theory.risk) - risk.mean(axis=0))
+        assert (distance > 4.3 * error + 0.05 * risk.mean(axis=0)).any() == caught, name
+
+
+@pytest.mark.slow
+def test_a_trained_readout_momentum_and_several_teachers_run():
+    problem = dimfree.TwoLayer(2, 2, activation="erf", readout=[0.5, 0.7])
+    sgd = dimfree.OnlineSGD(0.3, batch_size=2, readout_rate=0.1)
+    teachers = np.random.default_rng(15).normal(size=(2, 40))
+    found = compared(gaussian_rows(), teachers, problem, sgd)
+    assert found.agrees
+    assert not np.allclose(found.theory.state.readout[-1], [0.5, 0.7])
+    assert compared(gaussian_rows(), teachers, problem, dimfree.Momentum(0.2, 0.1, 2.0)).agrees
+
+
+def test_diverged_runs_are_counted_and_left_out():
+    found = compared(gaussian_rows())
+    data = found.data.copy()
+    data[3, 2:] = np.nan
+    lost = dataclasses.replace(found, data=data)
+    assert "1 of 16 runs (data) diverged and are left out" in str(lost)
+    np.testing.assert_allclose(lost.means["data"][0], np.delete(found.data, 3, axis=0).mean(axis=0))
+    assert lost.agrees
+    # One row in a hundred is far out: Gaussian inputs are learned, and the data throw SGD off.
+    rows = gaussian_rows()
+    rows[::100] *= 1e3
+    with pytest.raises(InvalidInput, match=r"diverged; there is nothing to compare.*smaller learning rate"):
+        compared(
+            rows,
+            problem=dimfree.TwoLayer(1, activation="linear"),
+            sgd=dimfree.OnlineSGD(0.5),
+            alpha=np.array([0.0, 40.0]),
+        )
+
+
+def test_what_cannot_be_compared_is_refused_in_words():
+    rows = gaussian_rows(n=200, d=10)
+    teacher = np.ones((1, 10))
+
+    def of(features=rows, target=teacher, problem=ERF, sgd=SGD, **options):
+        given = {"alpha": 1.0, "runs": 8, "key": KEY} | options
+        return dimfree.from_data(features, target, problem, sgd, **given)
+
+    given = {
+        "dimfree": dimfree,
+        "np": np,
+        "of": of,
+        "rows": rows,
+        "ERF": ERF,
+    }
+    cases = {
+        "of(iter([rows]))": "dimfree.Spectrum.from_data takes batches",
+        "of(rows[0])": "give (n, d)",
+        "of(target=np.ones((2, 10)))": "shape (1, 10)",
+        "of(target=np.ones(7))": "7 labels for 200 rows",
+        "of(target=rows[:, 0])": 'teacher_activation="linear"',
+        "of(target=rows[:, 0], problem=dimfree.TwoLayer(1, activation='linear', noise=0.1))": "Leave out noise",
+        "of(rows[:10], target=rows[:10, 0], problem=dimfree.TwoLayer(1, activation='linear'))": "fits any labels",
+        "of(target=np.ones(200), problem=dimfree.TwoLayer(1, activation='linear'))": "All labels are the same",
+        "of(target=np.full((1, 10), np.nan))": "NaN",
+        "of(target='labels')": "target = 'labels' was given; it must be real numbers",
+        "of(problem=dimfree.SpikedTensor(2, 1.0))": "without inputs of its own",
+        "of(problem=ERF.with_inputs(dimfree.Spectrum([2.0])))": "without inputs of its own",
+        "of(problem='network')": "pass a problem",
+        "of(sgd=dimfree.GradientDescent(0.1, 2.0))": "OnlineSGD",
+        "of(runs=2)": "at least 8",
+        "of(blocks=1)": "at least 2",
+        "of(key=0)": "jax.random.key",
+        "of(start=np.ones((2, 10)))": "shape (1, 10)",
+        "of(start=np.ones((1, 10)) * 2, sgd=dimfree.OnlineSGD(0.1, sphere=True))": "sphere=True",
+        "of(alpha=-1.0)": "must be positive",
+        "dimfree.plot.data(ERF)": "what dimfree.from_data(...) gives",
+    }
+    assert_refused(given, cases)
+
+
+# Photographs and digits, as in the tutorial.
+
+
+@pytest.mark.slow
+def test_residuals_that_depend_on_the_rows_are_told_from_rows_that_are_not_gaussian():
+    rows = gaussian_rows()
+    labels = np.sign(rows @ np.random.default_rng(16).normal(size=40))
+    found = compared(rows, labels, dimfree.TwoLayer(1, activation="tanh", teacher_activation="linear"))
+    assert found.causes == ("not Gaussian",)
+    assert "give teacher_weights as target" in str(found)
+    noise = float(found.problem.noise)
+    with_noise = dimfree.TwoLayer(1, activation="tanh", teacher_activation="linear", noise=noise)
+    assert compared(rows, found.teacher_weights, with_noise).agrees
+
+
+@pytest.mark.slow
+def test_photographs_are_described_late_and_not_early():
+    """Numbers of one random teacher: in `docs/data/own_data.csv` they are the same ones."""
+    from data_table import compared as case
+
+    found = case("patches")
+    assert found.causes == ("not Gaussian",)
+    steps = found.distances
+    assert abs(steps["all"].values[1] + 0.24) < 0.08  # at 100 samples, where one eigenvalue rules
+    assert abs(steps["all"].values[-1]) < 0.1  # at 40,000
+    assert not steps["finite dimension"].matters
+    assert not steps["finite sample"].matters
+    assert case("patches, Gaussianised").agrees
+
+
+@pytest.mark.slow
+def test_digits_with_labels_and_without():
+    from data_table import compared as case
+
+    assert case("digits, Gaussianised").agrees
+    assert case("digits, odd or even").causes == ("not Gaussian",)
+    for name in ("digits", "random features of digits"):
+        found = case(name)
+        assert not found.distances["finite dimension"].matters
+        assert np.abs(found.distances["all"].values).max() < 0.12
