@@ -231,7 +231,7 @@ def make(home: Home, name: str, arguments: dict[str, Any], *, spelled: Callable[
 def make_spectrum(stated: Any, spelled: str = "spectrum") -> Any:
     """The spectrum that plain data state, in one of three ways.
 
-    - A list of eigenvalues, `[4, 1, 0.25]`, or all arguments, `{eigenvalues: [4, 1, 0.25], fractions: [0.1, 0.3, 0.6]}`.
+    - A list of eigenvalues, `[4, 1, 0.25]`, or with fractions, `{eigenvalues: [4, 1], fractions: [0.1, 0.9]}`.
     - A constructor by its name, with its arguments: `{name: power_law, exponent: 1.4, dimensions: 1000, blocks: 48}`.
     - Either in one word, as it is typed in a terminal: `4,1,0.25`, or `power-law:1.4,1000,48`.
 
@@ -241,7 +241,7 @@ def make_spectrum(stated: Any, spelled: str = "spectrum") -> Any:
     """
     if isinstance(stated, list):
         stated = {"eigenvalues": stated}
-    elif isinstance(stated, int | float) and not isinstance(stated, bool):  # `--spectrum 2` in a file
+    elif isinstance(stated, int | float) and not isinstance(stated, bool):  # the variance of all dimensions
         stated = {"eigenvalues": [stated]}
     elif isinstance(stated, str):
         stated = _spectrum_in_a_word(stated, spelled)

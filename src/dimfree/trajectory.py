@@ -112,7 +112,7 @@ class Trajectory(eqx.Module):
 
     @property
     def deviations(self) -> dict[str, Any]:
-        """Standard deviations by the names of entries such as `M[0,0]`, where they are known: of linear noise, else none.
+        """Standard deviations of entries by their names, such as `M[0,0]`, where linear noise tells them; else none.
 
         Where inputs have a spectrum, an entry is the sum over its blocks, and so is what deviates.
         """

@@ -71,7 +71,7 @@ def _problem(
         str | None,
         typer.Option(
             metavar="SPECTRUM",
-            help="Of the inputs' covariance: eigenvalues such as 4,1,0.25, or power-law:EXPONENT,DIMENSIONS[,BLOCKS], or "
+            help="Of the inputs' covariance: eigenvalues, such as 4,1,0.25, power-law:EXPONENT,DIMENSIONS[,BLOCKS] or "
             "marchenko-pastur:RATIO[,BLOCKS] [default: all are 1].",
         ),
     ] = None,

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import algorithms, problems, registry
 from ..errors import InvalidInput, check_memory
+from ..problems.base import check_problem
 from ..trajectory import bytes_of_state
 from .description import Analysis, Description, Function, axis_values
 
@@ -110,8 +111,9 @@ class Layout:
 
 def _check_first(description: Description, values: dict[str, Any]) -> None:
     """An error, before anything runs, if the first cell cannot be."""
-    make_problem(description, values)
+    problem = make_problem(description, values)
     algorithm, name = make_algorithm(description, values), description.compute.name
+    check_problem(problem, any_spectrum=name not in ("fixed_points", "dmft"))
     online = isinstance(algorithm, algorithms.OnlineAlgorithm)
     if name == "dmft" and online:
         raise InvalidInput(
