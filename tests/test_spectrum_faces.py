@@ -1,5 +1,6 @@
 """Inputs with a spectrum where a user meets them: command line, study files, results and citations."""
 
+import dataclasses
 import json
 import re
 
@@ -13,6 +14,8 @@ from dimfree import InvalidInput, Spectrum, registry
 from dimfree.analysis.exit_times import exit_level, random_starts
 from dimfree.analysis.plateau import rest
 from dimfree.cli.problem_options import stated
+from dimfree.explorer.computations import curves, flow, regime_map
+from dimfree.explorer.settings import PROBLEMS
 from dimfree.studies.cells import Layout
 from dimfree.studies.computations import cell_keys, compute
 from dimfree.studies.description import checked
@@ -274,3 +277,26 @@ def test_provenance_is_the_call_that_makes_the_problem():
     made = eval(words, {"TwoLayer": dimfree.TwoLayer, "Spectrum": Spectrum})
     assert same(made.inputs, problem.inputs)
     assert solved.to_xarray().attrs["problem"] == words
+
+
+# The explorer.
+
+
+def test_the_explorer_has_the_curves_of_a_power_law():
+    settings = dataclasses.replace(PROBLEMS["power-law"].default, d=100, alpha=10.0)
+    result = curves(settings)
+    spectrum = Spectrum.power_law(1.0, 100, 12)
+    problem = dimfree.TwoLayer(1, 1, activation="erf").with_inputs(spectrum)
+    assert same(settings.network.inputs, spectrum)
+    start_key, _ = jax.random.split(jax.random.key(0))
+    start = dimfree.random_state(problem, 100, key=start_key)
+    theory = dimfree.solve(dimfree.ode(problem, dimfree.OnlineSGD(4.0)), start, settings.alphas)
+    np.testing.assert_allclose(result.theory.risk, theory.risk, rtol=1e-12)
+    assert "There is no plateau" in result.note
+    assert result.remark == ""
+    # From one start, so that the runs scatter around the limit by a little only.
+    ratio = np.asarray(result.simulated.risk)[:, -1].mean() / float(theory.risk[-1])
+    assert abs(ratio - 1) < 0.2
+    for refused in (flow, regime_map):
+        with pytest.raises(InvalidInput, match="isotropic"):
+            refused(settings)
