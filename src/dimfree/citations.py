@@ -22,6 +22,27 @@ _ENTRIES = {
   year    = {1995},
   doi     = {10.1103/PhysRevE.52.4225},
 }""",
+    "yoshida2019": r"""@inproceedings{yoshida2019,
+  author        = {Yoshida, Yuki and Okada, Masato},
+  title         = {Data-dependence of plateau phenomenon in learning with neural network --- statistical mechanical
+                   analysis},
+  booktitle     = {Advances in Neural Information Processing Systems},
+  volume        = {32},
+  pages         = {1722--1730},
+  year          = {2019},
+  eprint        = {2001.03371},
+  archiveprefix = {arXiv},
+}""",
+    "goldt2020": r"""@article{goldt2020,
+  author  = {Goldt, Sebastian and M{\'e}zard, Marc and Krzakala, Florent and Zdeborov{\'a}, Lenka},
+  title   = {Modeling the influence of data structure on learning in neural networks: The hidden manifold model},
+  journal = {Physical Review X},
+  volume  = {10},
+  number  = {4},
+  pages   = {041044},
+  year    = {2020},
+  doi     = {10.1103/PhysRevX.10.041044},
+}""",
     "mignacco2021": r"""@article{mignacco2021,
   author  = {Mignacco, Francesca and Urbani, Pierfrancesco and Zdeborov{\'a}, Lenka},
   title   = {Stochasticity helps to navigate rough landscapes: comparing gradient-descent-based algorithms in the phase
@@ -50,12 +71,27 @@ _ENTRIES = {
   eprint        = {2305.18502},
   archiveprefix = {arXiv},
 }""",
+    "collinswoodfin2023": r"""@misc{collinswoodfin2023,
+  author        = {Collins-Woodfin, Elizabeth and Paquette, Courtney and Paquette, Elliot and Seroussi, Inbar},
+  title         = {Hitting the high-dimensional notes: An {ODE} for {SGD} learning dynamics on {GLMs} and multi-index
+                   models},
+  year          = {2023},
+  eprint        = {2308.08977},
+  archiveprefix = {arXiv},
+}""",
     "loureiro2023": r"""@misc{loureiro2023,
   author       = {Loureiro, Bruno},
   title        = {Dimension-free limits of {SGD} for two-layers neural networks (and some applications)},
   howpublished = {Slides of a talk at ``Statistical Physics and Machine Learning back together again''},
   month        = aug,
   year         = {2023},
+}""",
+    "worschech2024": r"""@misc{worschech2024,
+  author        = {Worschech, Roman and Rosenow, Bernd},
+  title         = {Analyzing neural scaling laws in two-layer networks with power-law data spectra},
+  year          = {2024},
+  eprint        = {2410.09005},
+  archiveprefix = {arXiv},
 }""",
     "bocchi2026": r"""@misc{bocchi2026,
   author        = {Bocchi, Dario and Regimbeau, Theotime and Lucibello, Carlo and Saglietti, Luca and
@@ -66,6 +102,9 @@ _ENTRIES = {
   archiveprefix = {arXiv},
 }""",
 }
+
+# Of inputs with a spectrum, whatever is learned.
+_OF_SPECTRUM = ("yoshida2019", "goldt2020", "collinswoodfin2023", "worschech2024")
 
 
 def cite(*objects: Any) -> str:
@@ -92,7 +131,8 @@ def cite(*objects: Any) -> str:
 
 def _sources(item: Any) -> tuple[str, ...]:
     if isinstance(item, Problem | OnlineAlgorithm | ReusedData | Limit | RescaledLimit | Trajectory | DataComparison):
-        return item.sources
+        has_spectrum = getattr(getattr(item, "problem", item), "spectrum", None) is not None
+        return (*item.sources, *(_OF_SPECTRUM if has_spectrum else ()))
     called = f" Call it first: {item.__name__}(...)." if isinstance(item, type) or callable(item) else ""
     raise InvalidInput(
         f"cite was given {in_a_line(item)}; pass problems, algorithms, limits (dimfree.ode(...)) or trajectories."

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
-Home = Literal["problem", "algorithm"]
-Kind = Literal["problem", "algorithm", "limit", "analysis"]
+Home = Literal["problem", "algorithm", "spectrum"]
+Kind = Literal["problem", "algorithm", "spectrum", "limit", "analysis"]
 
 
 class Entry(NamedTuple):
@@ -23,6 +23,7 @@ class Entry(NamedTuple):
       class; none if it is made of functions, which are code.
     - `title`: of a limit, in a table.
     - `beside`: of an algorithm that stands beside another: the setting by which it is asked for, and its argument.
+    - `any_inputs`: of a problem: whether its inputs may have a spectrum, which the setting `spectrum` states.
     """
 
     module: str
@@ -30,10 +31,11 @@ class Entry(NamedTuple):
     forms: tuple[str, ...] = ()
     title: str = ""
     beside: tuple[str, str] | None = None
+    any_inputs: bool = False
 
 
-def _problem(*forms: str) -> Entry:
-    return Entry("problems", "problem", forms)
+def _problem(*forms: str, any_inputs: bool = False) -> Entry:
+    return Entry("problems", "problem", forms, any_inputs=any_inputs)
 
 
 def _algorithm(*forms: str, beside: tuple[str, str] | None = None) -> Entry:
@@ -51,13 +53,13 @@ def _analysis(*forms: str) -> Entry:
 # Every public name, in the order of the story and of the API reference.
 PUBLIC: dict[str, Entry] = {
     "LocalFields": _problem(),
-    "TwoLayer": _problem("TwoLayer"),
-    "PhaseRetrieval": _problem("PhaseRetrieval"),
-    "SingleIndex": _problem("SingleIndex"),
+    "TwoLayer": _problem("TwoLayer", any_inputs=True),
+    "PhaseRetrieval": _problem("PhaseRetrieval", any_inputs=True),
+    "SingleIndex": _problem("SingleIndex", any_inputs=True),
     "MultiIndex": _problem(),
-    "Mixture": _problem("Mixture", "Mixture.binary", "Mixture.xor"),
+    "Mixture": _problem("Mixture", "Mixture.binary", "Mixture.xor", any_inputs=True),
     "SpikedTensor": _problem("SpikedTensor"),
-    "Spectrum": Entry("problems"),
+    "Spectrum": Entry("problems", "spectrum", ("Spectrum", "Spectrum.power_law", "Spectrum.marchenko_pastur")),
     "Problem": Entry("problems"),
     "OnlineSGD": _algorithm("OnlineSGD"),
     "PiecewiseLinear": Entry("algorithms"),
@@ -148,12 +150,15 @@ BESIDE = {entry.beside[0]: (name, entry.beside[1]) for name, entry in PUBLIC.ite
 
 
 # Arguments that are lists of numbers.
-_LISTS = {"means", "labels", "probabilities", "readout", "teacher_readout"}
+_LISTS = {"means", "labels", "probabilities", "readout", "teacher_readout", "eigenvalues", "fractions"}
 
 
 def dashed(name: str) -> str:
-    """A name as it is typed in a terminal: `PhaseRetrieval` is phase-retrieval, `Mixture.xor` is mixture-xor."""
-    words = re.findall(r"[A-Z]*[a-z]+|[A-Z]+", name)
+    """A name as it is typed in a terminal: `PhaseRetrieval` is phase-retrieval, `Mixture.xor` is mixture-xor.
+
+    A spectrum is not called one again: `Spectrum.power_law` is power-law.
+    """
+    words = re.findall(r"[A-Z]*[a-z]+|[A-Z]+", name.removeprefix("Spectrum."))
     return "-".join(words).lower()
 
 
@@ -162,8 +167,8 @@ def find(home: Home, name: Any) -> str:
     known = {dashed(each): each for each in stated(home)}
     if name in known.values():
         return name
-    if name in known:
-        return known[name]
+    if (typed := str(name).replace("_", "-")) in known:
+        return known[typed]
     from .errors import InvalidInput
 
     names = known.values() if any(letter.isupper() for letter in str(name)) else known
@@ -173,7 +178,9 @@ def find(home: Home, name: Any) -> str:
 def parameters(home: Home, name: str) -> dict[str, inspect.Parameter]:
     """The arguments that the problem or algorithm of that name takes."""
     found = dict(inspect.signature(load(name)).parameters)
-    return found | _beside() if home == "algorithm" and is_online(name) else found
+    if home == "problem" and PUBLIC[name.partition(".")[0]].any_inputs:
+        return found | _optional("spectrum")
+    return found | _optional(*BESIDE) if home == "algorithm" and is_online(name) else found
 
 
 def is_online(name: str) -> bool:
@@ -183,12 +190,12 @@ def is_online(name: str) -> bool:
     return issubclass(load(name), OnlineAlgorithm)
 
 
-def _beside() -> dict[str, inspect.Parameter]:
-    return {name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in BESIDE}
+def _optional(*names: str) -> dict[str, inspect.Parameter]:
+    return {name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names}
 
 
 def make(home: Home, name: str, arguments: dict[str, Any], *, spelled: Callable[[str], str] = str) -> Any:
-    """The problem or algorithm of that name; numbers may be traced.
+    """The problem, algorithm or spectrum of that name; numbers may be traced, apart from those of a spectrum.
 
     **Arguments:**
 
@@ -206,6 +213,10 @@ def make(home: Home, name: str, arguments: dict[str, Any], *, spelled: Callable[
     needed = [argument for argument, each in known.items() if each.default is each.empty]
     if absent := [argument for argument in needed if argument not in arguments]:
         raise InvalidInput(f"The {home} {name} needs {_listed(map(spelled, absent), ' and ')}.")
+    spectrum = None
+    if home == "problem" and arguments.get("spectrum") is not None:
+        spectrum = make_spectrum(arguments["spectrum"], spelled("spectrum"))
+    arguments = {argument: value for argument, value in arguments.items() if argument != "spectrum"}
     for argument, value in arguments.items():
         _check_plain(name, spelled(argument), known[argument], value)
     beside = {each: arguments[each] for each in BESIDE if arguments.get(each) is not None}
@@ -214,9 +225,60 @@ def make(home: Home, name: str, arguments: dict[str, Any], *, spelled: Callable[
         for each, value in beside.items():
             kind, argument = BESIDE[each]
             made = load(kind)(made, **{argument: value})
-        return made
     except TypeError as error:
         raise InvalidInput(f"The {home} {name} was given {_listed(arguments)}: {error}") from error
+    return made if spectrum is None else made.with_inputs(spectrum)
+
+
+def make_spectrum(stated: Any, spelled: str = "spectrum") -> Any:
+    """The spectrum that plain data state, in one of three ways.
+
+    - A list of eigenvalues, `[4, 1, 0.25]`, or with fractions, `{eigenvalues: [4, 1], fractions: [0.1, 0.9]}`.
+    - A constructor by its name, with its arguments: `{name: power_law, exponent: 1.4, dimensions: 1000, blocks: 48}`.
+    - Either in one word, as it is typed in a terminal: `4,1,0.25`, or `power-law:1.4,1000,48`.
+
+    **Arguments:**
+
+    - `spelled`: how the setting is called where it was given, for errors.
+    """
+    if isinstance(stated, list):
+        stated = {"eigenvalues": stated}
+    elif isinstance(stated, int | float) and not isinstance(stated, bool):  # the variance of all dimensions
+        stated = {"eigenvalues": [stated]}
+    elif isinstance(stated, str):
+        stated = _spectrum_in_a_word(stated, spelled)
+    if not isinstance(stated, dict) or not {"name", "eigenvalues"} & set(stated):
+        raise _no_spectrum(stated, spelled)
+    arguments = {str(argument): value for argument, value in stated.items() if argument != "name"}
+    return make("spectrum", stated.get("name", "Spectrum"), arguments)
+
+
+def _spectrum_in_a_word(text: str, spelled: str) -> dict[str, Any]:
+    """`power-law:1.4,1000,48` as a name and the arguments of it in their order; `4,1,0.25` as eigenvalues."""
+    name, colon, values = text.rpartition(":")
+    try:
+        numbers = [float(value) for value in values.split(",")]
+    except ValueError:
+        raise _no_spectrum(text, spelled) from None
+    if not colon:
+        return {"eigenvalues": numbers}
+    named = {dashed(form): form for form in stated("spectrum") if "." in form}
+    if (typed := name.strip().replace("_", "-")) not in named:
+        raise _no_spectrum(text, spelled)
+    known = parameters("spectrum", named[typed])
+    if not sum(each.default is each.empty for each in known.values()) <= len(numbers) <= len(known):
+        raise _no_spectrum(text, spelled)
+    whole = [int(number) if number.is_integer() else number for number in numbers]
+    return {"name": typed, **dict(zip(known, whole, strict=False))}
+
+
+def _no_spectrum(given: Any, spelled: str) -> Exception:
+    from .errors import InvalidInput
+
+    return InvalidInput(
+        f"{spelled} = {given!r} was given; write eigenvalues separated by commas, such as 4,1,0.25, or one of "
+        "power-law:EXPONENT,DIMENSIONS[,BLOCKS] and marchenko-pastur:RATIO[,BLOCKS]."
+    )
 
 
 def _check_plain(name: str, spelled: str, parameter: inspect.Parameter, value: Any) -> None:

@@ -112,10 +112,17 @@ class Trajectory(eqx.Module):
 
     @property
     def deviations(self) -> dict[str, Any]:
-        """Standard deviations of coordinates by their labels, where they are known: of linear noise, else none."""
+        """Standard deviations of entries by their names, such as `M[0,0]`, where linear noise tells them; else none.
+
+        Where inputs have a spectrum, an entry is the sum over its blocks, and so is what deviates.
+        """
         if self.covariance is None:
             return {}
-        return dict(zip(self.labels, np.moveaxis(np.asarray(self.standard_deviation), -1, 0), strict=True))
+        entries = [label.partition(" of block ")[0] for label in self.labels]
+        names = list(dict.fromkeys(entries))
+        sums = np.array([[entry == name for entry in entries] for name in names], float)
+        variances = np.einsum("ni,...ij,nj->n...", sums, np.asarray(self.covariance), sums)
+        return dict(zip(names, np.sqrt(np.maximum(variances, 0.0)), strict=True))
 
     def to_xarray(self) -> "xarray.Dataset":
         """A labelled Dataset: Q, M, P, readout and risk over the clock (and run), with the provenance as attributes."""

@@ -44,6 +44,8 @@ def with_numbers(value: Any) -> Any:
     """Words that are numbers as numbers."""
     if isinstance(value, list):
         return [with_numbers(item) for item in value]
+    if isinstance(value, dict):
+        return {name: with_numbers(item) for name, item in value.items()}
     return float(value) if isinstance(value, str) and _FLOAT.fullmatch(value) else value
 
 

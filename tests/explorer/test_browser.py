@@ -2,15 +2,17 @@
 
 import re
 
+import jax
 import numpy as np
 import psutil
 import pytest
 import xarray
 from browser import PICTURE, card, download, move, server, visitor
 
+import dimfree
 from dimfree.explorer.page import page as page_text
 
-LEARNING_RATE, NOISE = 1, 2  # the sliders, from above
+LEARNING_RATE, NOISE, EXPONENT = 1, 2, 3  # the sliders, from above
 
 
 def exit_of(words: str) -> float:
@@ -43,6 +45,27 @@ def test_a_lecturer_moves_a_slider_and_takes_the_picture_home(tmp_path):
         page.get_by_label("Store").fill("no/such/store")
         page.get_by_label("Store").press("Enter")
         page.wait_for_selector(".dimfree-message:has-text('no/such/store')")
+        assert "Traceback" not in page.content()
+        assert wrong == []
+
+
+def test_the_exponent_of_a_power_law_is_a_slider(tmp_path):
+    with server("--problem", "power-law") as (address, _), visitor() as (page, wrong):
+        page.goto(address)
+        page.wait_for_selector(PICTURE)
+        page.get_by_text("Exponent of the power law").first.wait_for()
+        move(page, EXPONENT, "ArrowRight")
+        data = xarray.load_dataset(download(page, "Data (NetCDF)", tmp_path), engine="scipy")
+        assert "power_law(1.1, dimensions=100, blocks=12)" in download(page, "Code that", tmp_path).read_text()
+        spectrum = dimfree.Spectrum.power_law(1.1, 100, 12)
+        problem = dimfree.TwoLayer(1, 1, activation="erf").with_inputs(spectrum)
+        start = dimfree.random_state(problem, 200, key=jax.random.split(jax.random.key(0))[0])
+        expected = dimfree.solve(dimfree.ode(problem, dimfree.OnlineSGD(4.0)), start, data.alpha.values).risk
+        np.testing.assert_allclose(data.risk, expected, rtol=1e-9)
+        assert card(page, "predicted") == "–"
+
+        page.get_by_role("tab", name="Plane of overlaps").click()
+        page.wait_for_selector(".dimfree-message:has-text('isotropic inputs only')")
         assert "Traceback" not in page.content()
         assert wrong == []
 

@@ -87,6 +87,8 @@ def test_a_curve_crosses_a_level_when_it_first_does(risk, time):
         ({"problem": "phase"}, "'phase'"),
         ({"width": 0}, "width = 0"),
         ({"noise": -0.1}, "noise = -0.1"),
+        ({"exponent": 1.0}, "exponent = 1.0"),
+        ({"problem": "power-law"}, "exponent = None"),
         ({"learning_rate": 0.0}, "learning_rate = 0.0"),
         ({"alpha": float("inf")}, "alpha = inf"),
         ({"d": 1}, "d = 1"),
@@ -325,7 +327,7 @@ def test_every_script_is_python_that_states_the_settings(name):
         assert f"learning_rate={settings.learning_rate}" in text
         assert all(len(line) <= 120 for line in text.splitlines())
     # What a script states is what the explorer computes with.
-    stated = eval(settings.choice.call.format(width=settings.width, noise=settings.noise), {"dimfree": dimfree})
+    stated = eval(settings.call, {"dimfree": dimfree})
     assert repr(stated) == repr(settings.network)
 
 
@@ -366,6 +368,8 @@ def test_sliders_have_their_default_among_their_steps():
         axes = page.axes_of(choice)
         assert default.learning_rate in axes["learning_rate"]
         assert default.noise in axes["noise"]
+        assert default.exponent in axes.get("exponent", [None])
+        assert np.prod([len(steps) for steps in axes.values()]) <= 192
     assert np.prod([len(steps) for steps in page.axes_of(PROBLEMS["phase-retrieval"]).values()]) == 192  # as documented
 
 

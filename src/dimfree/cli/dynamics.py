@@ -308,9 +308,6 @@ def _record(trajectory: "Trajectory") -> dict[str, Any]:
 
     risk = np.asarray(trajectory.risk)
     low, middle, high = np.quantile(_shown(trajectory, risk), _QUANTILES, axis=0) if many else (None,) * 3
-    deviation = None
-    if trajectory.covariance is not None:
-        deviation = dict(zip(trajectory.labels, np.asarray(trajectory.standard_deviation).T, strict=True))
     return {
         "runs": trajectory.runs,
         "outcomes": _outcomes(trajectory),
@@ -323,7 +320,7 @@ def _record(trajectory: "Trajectory") -> dict[str, Any]:
         "M": mean(trajectory.state.M),
         "Q": mean(trajectory.state.Q),
         "readout": mean(trajectory.state.readout),
-        "standard_deviation": deviation,
+        "standard_deviation": trajectory.deviations or None,
         "provenance": dict(trajectory.provenance),
     }
 

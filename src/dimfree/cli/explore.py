@@ -13,8 +13,8 @@ def explore(
         str,
         typer.Option(
             metavar="NAME",
-            help="Which to begin with: phase-retrieval, two-quadratic-teachers, committee (two-layer, with erf) or "
-            "one-direction (single-index, with erf). Sliders set the rest.",
+            help="Which to begin with: phase-retrieval, two-quadratic-teachers, committee (two-layer, with erf), "
+            "one-direction (single-index, with erf) or power-law (inputs with a spectrum). Sliders set the rest.",
         ),
     ] = "phase-retrieval",
     store: Annotated[

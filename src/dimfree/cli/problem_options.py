@@ -67,6 +67,18 @@ def _problem(
     ] = None,
     snr: Annotated[float | None, typer.Option(help="Signal-to-noise ratio (mixtures, spiked-tensor).")] = None,
     order: Annotated[int | None, typer.Option(help="Of the tensor, at least 2 (spiked-tensor).")] = None,
+    spectrum: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPECTRUM",
+            help="Of the inputs' covariance: eigenvalues, such as 4,1,0.25, power-law:EXPONENT,DIMENSIONS[,BLOCKS] or "
+            "marchenko-pastur:RATIO[,BLOCKS] [default: all are 1].",
+        ),
+    ] = None,
+    fractions: Annotated[
+        str | None,
+        typer.Option(metavar="NUMBERS", help="Of the dimensions, that each eigenvalue has [default: equal]."),
+    ] = None,
 ) -> None: ...
 
 
@@ -154,9 +166,25 @@ def _make(home: registry.Home, settings: dict[str, Any], given: dict[str, Any]) 
     }
     if isinstance(arguments.get("readout"), str):
         arguments["readout"] = numbers("--readout", arguments["readout"])
+    if "fractions" in given and home == "problem":
+        arguments["spectrum"] = _with_fractions(arguments.get("spectrum"), arguments.pop("fractions"))
     known = registry.parameters(home, name)
     chosen = {argument: value for argument, value in _CHOSEN.items() if argument in known}
     return registry.make(home, name, chosen | arguments, spelled=_spelled(given))
+
+
+def _with_fractions(eigenvalues: Any, fractions: str) -> dict[str, Any]:
+    """Both halves of a spectrum that is given by its eigenvalues."""
+    if isinstance(eigenvalues, dict) and "eigenvalues" in eigenvalues:  # of a file
+        return eigenvalues | {"fractions": numbers("--fractions", fractions)}
+    if eigenvalues is None or isinstance(eigenvalues, dict) or ":" in str(eigenvalues):
+        raise invalid(
+            f"--fractions {fractions} was given; they belong to eigenvalues, such as --spectrum 4,1,0.25. A spectrum "
+            "with a name has its own."
+        )
+    if isinstance(eigenvalues, str):
+        eigenvalues = numbers("--spectrum", eigenvalues)
+    return {"eigenvalues": eigenvalues, "fractions": numbers("--fractions", fractions)}
 
 
 def numbers(option: str, text: str) -> list[float]:

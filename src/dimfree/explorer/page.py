@@ -16,7 +16,7 @@ from .serve import preset
 from .settings import PROBLEMS, Choice, Settings
 
 _WIDTHS, _DIMENSIONS = (1, 2, 4), (100, 500)
-_RATES, _NOISES = 8, 4  # how many steps the sliders of the page have
+_RATES, _NOISES, _EXPONENTS = 8, 4, 4  # how many steps the sliders of the page have
 _EVERY = 2  # of the times that are computed
 _DIGITS = 4
 
@@ -36,10 +36,14 @@ def export_page(path: Path | str, problem: str = "phase-retrieval", *, say: Call
 
 def axes_of(choice: Choice) -> dict[str, list]:
     """The steps of the page's sliders: some of those that the explorer has, the default among them."""
+    default, exponent = choice.default, choice.default.exponent
+    fewer = 1 if exponent is None else 2  # so that a page with one more slider is not larger
+    exponents = {} if exponent is None else {"exponent": _some(choice.exponents, _EXPONENTS, exponent)}
     return {
         "width": list(_WIDTHS),
-        "learning_rate": _some(choice.rates, _RATES, choice.default.learning_rate),
-        "noise": _some(choice.noises, _NOISES, choice.default.noise),
+        "learning_rate": _some(choice.rates, _RATES // fewer, default.learning_rate),
+        "noise": _some(choice.noises, _NOISES // fewer, default.noise),
+        **exponents,
         "d": list(_DIMENSIONS),
     }
 
@@ -72,7 +76,7 @@ def page(problem: str, axes: dict[str, list], *, say: Callable[[str], Any]) -> s
         "version": importlib.metadata.version("dimfree"),
         "axes": axes,
         "start": nearest,
-        "teachers": choice.make(1, 0.0).teacher_width,
+        "teachers": choice.teacher_width,
         "cells": cells,
     }
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")

@@ -13,10 +13,9 @@ def _head(title: str, *imports: str) -> str:
 
 
 def _statement(settings: Settings) -> str:
-    call = settings.choice.call.format(width=settings.width, noise=settings.noise)
     sphere = ", sphere=True" if settings.sphere else ""
     return (
-        f"problem = {call}\n"
+        f"problem = {settings.call}\n"
         f"sgd = dimfree.OnlineSGD(learning_rate={settings.learning_rate}{sphere})\n"
         f"d, alpha = {settings.d}, {settings.alpha}\n"
     )

@@ -25,6 +25,7 @@ PROBLEMS = {
     "two-quadratic-teachers": "two of them",
     "committee": "two-layer, two teachers through erf",
     "one-direction": "single-index, one teacher through erf",
+    "power-law": "the same, for inputs with a power-law spectrum",
 }
 _LIBRARY_NAMES = {"two-layer": "committee", "single-index": "one-direction"}  # which other commands take
 PROBLEM_VARIABLE = "DIMFREE_EXPLORER_PROBLEM"

@@ -24,6 +24,7 @@ class Choice:
     - `title`, `words`: what it is called, and what is seen in it.
     - `problem`: its name in the library, and `arguments`: those that no slider sets.
     - `rates`, `noises`, `alphas`: the steps of the sliders.
+    - `exponents`: those of the slider of a power law, which the spectrum of the inputs has; none if it is isotropic.
     """
 
     title: str
@@ -35,16 +36,25 @@ class Choice:
     alphas: tuple[float, ...]
     default: "Settings"
     log: bool = False
-
-    def make(self, width: int, noise: float) -> TwoLayer:
-        """The problem."""
-        return registry.make("problem", self.problem, {"width": width, **self.arguments, "noise": noise})
+    exponents: tuple[float, ...] = ()
 
     @property
-    def call(self) -> str:
-        """The same as text, to be filled with width and noise."""
+    def teacher_width(self) -> int:
+        return self.arguments.get("teacher_width", 1)
+
+    def make(self, width: int, noise: float, exponent: float | None) -> TwoLayer:
+        """The problem."""
+        spectrum = {} if exponent is None else {"spectrum": {"name": "power_law", "exponent": exponent, **_POWER_LAW}}
+        return registry.make("problem", self.problem, {"width": width, **self.arguments, "noise": noise, **spectrum})
+
+    def call(self, width: int, noise: float, exponent: float | None) -> str:
+        """The same as text."""
         arguments = "".join(f"{name}={json.dumps(value)}, " for name, value in self.arguments.items())
-        return f"dimfree.{self.problem}(width={{width}}, {arguments}noise={{noise}})"
+        call = f"dimfree.{self.problem}(width={width}, {arguments}noise={noise})"
+        if exponent is None:
+            return call
+        settings = "".join(f", {name}={value}" for name, value in _POWER_LAW.items())
+        return f"{call}.with_inputs(\n    dimfree.Spectrum.power_law({exponent}{settings})\n)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,15 +70,20 @@ class Settings:
     sphere: bool = True
     seed: int = 0
     log: bool = False
+    exponent: float | None = None  # of the inputs' spectrum, where it is a power law
 
     def checked(self) -> "Settings":
         """The same, or an error that says what cannot be."""
         if self.problem not in PROBLEMS:
             raise InvalidInput(f"problem = {self.problem!r} was given; choose one of {', '.join(PROBLEMS)}.")
         positive_integer(self.width, "width")
-        positive_integer(self.d, "d", minimum=self.width + self.choice.make(1, 0.0).teacher_width)
+        positive_integer(self.d, "d", minimum=self.width + self.choice.teacher_width)
         positive_integer(self.seed, "seed", minimum=0)
         nonnegative_number(self.noise, "noise", meaning=" (it is the variance of the label noise)")
+        if (self.exponent is None) == bool(self.choice.exponents):
+            raise InvalidInput(
+                f"exponent = {self.exponent} was given; a power law has one, and other inputs have none."
+            )
         for name, value in (("learning_rate", self.learning_rate), ("alpha", self.alpha)):
             if not (np.isfinite(value) and value > 0):
                 raise InvalidInput(f"{name} = {value} was given; it must be positive.")
@@ -86,7 +101,12 @@ class Settings:
     @property
     def network(self) -> TwoLayer:
         """The problem at these settings."""
-        return self.choice.make(self.width, self.noise)
+        return self.choice.make(self.width, self.noise, self.exponent)
+
+    @property
+    def call(self) -> str:
+        """The problem as text."""
+        return self.choice.call(self.width, self.noise, self.exponent)
 
     @property
     def algorithm(self) -> OnlineSGD:
@@ -112,6 +132,7 @@ def _steps(low: float, high: float, step: float) -> tuple[float, ...]:
     return tuple(float(value) for value in np.round(np.arange(low, high + step / 2, step), 6))
 
 
+_POWER_LAW = {"dimensions": 100, "blocks": 12}  # no more dimensions than the slider of d has
 _NOISES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
 
 PROBLEMS = {
@@ -162,5 +183,21 @@ PROBLEMS = {
             problem="one-direction", width=1, learning_rate=1.0, sphere=False, alpha=40.0, d=500, noise=0.01, log=True
         ),
         log=True,
+    ),
+    "power-law": Choice(
+        title="Inputs with a power law",
+        words="One teacher direction, seen through the error function, and inputs whose variance falls as a power of "
+        "the direction's rank. Directions of large variance are learned first; the steeper the power law, the longer "
+        "the tail of the risk.",
+        problem="TwoLayer",
+        arguments={"teacher_width": 1, "activation": "erf"},
+        rates=_steps(0.5, 10.0, 0.5),
+        noises=(0.0, 0.00001, 0.0001, 0.001, 0.01, 0.1),
+        alphas=_steps(10.0, 100.0, 10.0),
+        default=Settings(
+            problem="power-law", width=1, learning_rate=4.0, sphere=False, alpha=50.0, d=200, log=True, exponent=1.0
+        ),
+        log=True,
+        exponents=_steps(0.1, 2.0, 0.1),
     ),
 }

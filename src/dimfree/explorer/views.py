@@ -79,11 +79,15 @@ def controls(mo: Any, problem: str) -> Any:
     def slider(steps: tuple, value: Any, label: str) -> Any:
         return mo.ui.slider(steps=list(steps), value=value, label=label, **looks)
 
+    exponents = {}
+    if choice.exponents:
+        exponents["exponent"] = slider(choice.exponents, start.exponent, "Exponent of the power law")
     return mo.ui.dictionary(
         {
             "width": slider(WIDTHS, start.width, "Students, p"),
             "learning_rate": slider(choice.rates, start.learning_rate, "Learning rate"),
             "noise": slider(choice.noises, start.noise, "Label noise (variance)"),
+            **exponents,
             "d": slider(DIMENSIONS, start.d, "Dimension, d"),
             "alpha": slider(choice.alphas, start.alpha, "Samples per dimension, α"),
             "sphere": mo.ui.switch(start.sphere, label="Students on the sphere"),
@@ -100,8 +104,7 @@ def side(mo: Any, problem: Any, chosen: Any) -> Any:
         [
             problem,
             mo.Html(f'<p class="dimfree-words">{html.escape(words)}</p>'),
-            *(chosen[name] for name in ("width", "learning_rate", "noise", "d", "alpha")),
-            *(chosen[name] for name in ("sphere", "log", "seed")),
+            *chosen.elements.values(),
             mo.Html(
                 '<p class="dimfree-words">The first picture of a width compiles its program, which takes some '
                 "seconds; then every slider answers at once.</p>"

@@ -87,7 +87,12 @@ def random_state(
     masses, sizes = P if P.ndim == 3 else inputs.masses(P), inputs.sizes(d)
     in_use = jax.vmap(psd_factor)(masses)[1]
     if is_concrete(in_use, sizes) and bool(jnp.any(jnp.sum(in_use, axis=-1) > sizes)):
-        raise InvalidInput(f"{k} teachers with independent directions do not fit in d = {d} dimensions; take d >= {k}.")
+        where, least = f"d = {d} dimensions", f"d >= {k}"
+        if inputs.blocks > 1:
+            block = int(jnp.argmax(jnp.sum(in_use, axis=-1) - sizes))
+            where = f"block {block} of the spectrum, which has {sizes[block]:.0f} of d = {d} dimensions"
+            least = f"a larger d (about {k / float(jnp.min(inputs.fractions)):.0f}), or a spectrum of fewer blocks"
+        raise InvalidInput(f"{k} teachers with independent directions do not fit in {where}; take {least}.")
     readout = problem.readout
     if readout_scale is not None:
         if readout is None:

@@ -28,7 +28,7 @@ def check_rank(states: State, inputs: Inputs, d: int) -> None:
     independent = independent.reshape(-1, len(sizes)).max(axis=0)
     if (independent > sizes).any():
         block = int(np.argmax(independent > sizes))
-        where = "" if len(sizes) == 1 else f" in block {block}, which has {sizes[block]:.0f} of the dimensions,"
+        where = "" if len(sizes) == 1 else f" in block {block}, which has {sizes[block]:.0f} of the dimensions"
         raise InvalidInput(
             f"The overlaps have rank {independent[block]}{where}, but vectors of dimension d = {d} have overlaps of "
             "rank d at most; take a larger d, or a start from dimfree.random_state(problem, d=d, key=...)."

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import algorithms, problems, registry
 from ..errors import InvalidInput, check_memory
+from ..problems.base import check_problem
 from ..trajectory import bytes_of_state
 from .description import Analysis, Description, Function, axis_values
 
@@ -17,6 +18,7 @@ _RUNS_IN_A_TASK = 4_096  # unless the study says: seconds of simulation
 _CELLS_IN_A_TASK = 1_024
 _MOST_TASKS = 10**7
 _BYTES_OF_A_RUN = 64  # its key, and what is kept of it
+_SPECTRUM = "spectrum."  # what axes of its settings begin with, after the problem
 _NUMBERS = {"alpha", "threshold", "overlap"}  # settings of computations that may differ between the cells of a task
 
 
@@ -109,8 +111,9 @@ class Layout:
 
 def _check_first(description: Description, values: dict[str, Any]) -> None:
     """An error, before anything runs, if the first cell cannot be."""
-    make_problem(description, values)
+    problem = make_problem(description, values)
     algorithm, name = make_algorithm(description, values), description.compute.name
+    check_problem(problem, any_spectrum=name not in ("fixed_points", "dmft"))
     online = isinstance(algorithm, algorithms.OnlineAlgorithm)
     if name == "dmft" and online:
         raise InvalidInput(
@@ -160,6 +163,8 @@ def is_number(description: Description, name: str) -> bool:
     if not is_vectorised(description):
         return True
     home, _, argument = name.rpartition(".")
+    if home == "problem.spectrum":  # its blocks are arranged in Python
+        return False
     if not home:
         return argument in _NUMBERS or isinstance(description.compute, Analysis | Function)
     first = {other: _typed(axis_values(axis))[0] for other, axis in description.axes.items()}
@@ -186,8 +191,12 @@ def settings_of(description: Description, values: dict[str, Any]) -> dict[str, A
 
 
 def _make(home: registry.Home, settings: dict[str, Any], values: dict[str, Any]) -> Any:
+    arguments = {argument: value for argument, value in settings.items() if argument != "name"}
     own = {axis.removeprefix(f"{home}."): value for axis, value in values.items() if axis.startswith(f"{home}.")}
-    arguments = {argument: value for argument, value in settings.items() if argument != "name"} | own
+    of_spectrum = {name: value for name, value in own.items() if name.startswith(_SPECTRUM)}
+    for name, value in of_spectrum.items():
+        arguments["spectrum"] = arguments["spectrum"] | {name.removeprefix(_SPECTRUM): _python(value)}
+    arguments |= {name: value for name, value in own.items() if name not in of_spectrum}
     return registry.make(home, settings["name"], {argument: _python(value) for argument, value in arguments.items()})
 
 

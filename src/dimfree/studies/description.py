@@ -198,7 +198,13 @@ class Description(_Checked):
             settings = set(self.compute.settings)
         for name in self.axes:
             home, _, argument = name.rpartition(".")
-            if home not in ("problem", "algorithm", "") or not argument.isidentifier() or argument == "name":
+            if home == "problem.spectrum" and ("problem.spectrum" in self.axes or not self._has_spectrum_settings):
+                raise ValueError(
+                    f"axis {name} was given; the problem needs spectrum: {{name: power_law, exponent: ..., dimensions: "
+                    "...}, of which an axis is a setting"
+                )
+            known = ("problem", "problem.spectrum", "algorithm", "")
+            if home not in known or not argument.isidentifier() or argument == "name":
                 raise ValueError(f"axis {name} was given; name it problem.<argument>, algorithm.<argument> or d")
             if not home and argument not in settings:
                 raise ValueError(f"axis {name} is no setting of {self.compute.name}, which has {sorted(settings)}")
@@ -224,6 +230,10 @@ class Description(_Checked):
     def number_of_cells(self) -> int:
         """How many cells the grid has."""
         return math.prod(axis.points if isinstance(axis, Grid) else len(axis) for axis in self.axes.values())
+
+    @property
+    def _has_spectrum_settings(self) -> bool:
+        return isinstance(self.problem.get("spectrum"), dict)
 
     def _most(self, setting: str) -> float:
         """The largest value that a setting of the computation has in any cell."""

@@ -147,7 +147,7 @@ class Driver:
     ):
         self.description, self.store, self.arrays, self.done = description, store, arrays, done
         self.cluster, self.lock = cluster, lock
-        self.text, self.made_with = json.dumps(description.to_dict(), sort_keys=True), made_with(description)
+        self.text, self.made_with = json.dumps(description.to_dict()), made_with(description)
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[Callable[[Iterable[Cells], Report, Progress], None]]:

@@ -139,8 +139,8 @@ class Files:
                 raise
 
     def write(self, name: str, data: Any) -> None:
-        """Write data as JSON."""
-        self.write_bytes(name, json.dumps(data, indent=1, sort_keys=True).encode())
+        """Write data as JSON, in the order that it has: that of a study's axes is the order of the arrays."""
+        self.write_bytes(name, json.dumps(data, indent=1).encode())
 
     def create(self, name: str, data: Any) -> bool:
         """Write a new file; False if there is one already. Elsewhere than on a local path two may both succeed."""

@@ -411,6 +411,8 @@ def _now() -> str:
 
 def _differences(old: Any, new: Any, where: str = "") -> Iterable[str]:
     if isinstance(old, dict) and isinstance(new, dict):
+        if where == "axes" and set(old) == set(new) and list(old) != list(new):
+            yield f"axes: in the order {', '.join(old)} in the store, {', '.join(new)} now"
         for name in [*old, *(name for name in new if name not in old)]:
             yield from _differences(old.get(name), new.get(name), f"{where}.{name}" if where else str(name))
     elif old != new and where != "title":
