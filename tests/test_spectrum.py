@@ -13,6 +13,7 @@ from dimfree import InvalidInput, Spectrum
 
 THREE = Spectrum([4.0, 1.0, 0.25], [0.1, 0.3, 0.6])
 SGD = dimfree.OnlineSGD(0.4, batch_size=2, ridge=0.2)
+START = dimfree.State(Q=np.eye(2), M=[[0.3], [0.0]])
 
 
 def network(activation="erf", p=2, k=1, **options):
@@ -94,13 +95,12 @@ def test_limit_and_simulation_are_those_of_a_loop_in_numpy():
         assert np.all(np.abs(found.mean(axis=0) - ours.mean(axis=0)) < 4 * both), family
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("activation", "algorithm"),
     [
-        ("erf", dimfree.OnlineSGD(0.4)),
-        ("erf", dimfree.OnlineSGD(0.4, sphere=True)),
-        ("erf", dimfree.Momentum(0.4, 0.3, 2.0, batch_size=2)),
+        pytest.param("erf", dimfree.OnlineSGD(0.4), marks=pytest.mark.slow),
+        pytest.param("erf", dimfree.OnlineSGD(0.4, sphere=True), marks=pytest.mark.slow),
+        pytest.param("erf", dimfree.Momentum(0.4, 0.3, 2.0, batch_size=2), marks=pytest.mark.slow),
         ("square", dimfree.OnlineSGD(0.05)),
     ],
 )
@@ -154,7 +154,8 @@ def test_the_risk_is_that_of_the_fields():
     np.testing.assert_allclose(network().with_inputs(THREE).risk(state), network().risk(seen), rtol=1e-13)
 
 
-def test_least_squares_has_its_exact_mean():
+@pytest.mark.parametrize("batch", [1, 3])
+def test_least_squares_has_its_exact_mean(batch):
     """The recursion of the mean squares in the eigenbasis is exact at any d; so is the simulation's mean."""
     eigenvalues, d, steps, rate, noise = np.arange(1.0, 31.0) ** -1.5, 30, 90, 0.3 * 30, 0.1
     problem = dimfree.TwoLayer(1, 1, activation="linear", noise=noise).with_inputs(Spectrum(eigenvalues))
@@ -163,16 +164,36 @@ def test_least_squares_has_its_exact_mean():
     squares = G["students", "students"] - 2 * G["students", "teachers"] + G["teachers", "teachers"]
     gamma = rate / d
     for _ in range(steps):
-        shared = eigenvalues @ squares / d * d + noise * d
-        squares = (1 - 2 * gamma * eigenvalues + 2 * gamma**2 * eigenvalues**2) * squares + gamma**2 * eigenvalues * (
-            shared
-        )
+        kept = 1 - 2 * gamma * eigenvalues + (batch + 1) / batch * gamma**2 * eigenvalues**2
+        squares = kept * squares + gamma**2 * eigenvalues * (eigenvalues @ squares + noise * d) / batch
     expected = 0.5 * (eigenvalues @ squares / d + noise)
-    runs = dimfree.simulate(
-        problem, dimfree.OnlineSGD(rate), start, d, [0.0, steps / d], runs=20_000, key=jax.random.key(5)
+    algorithm, alpha = dimfree.OnlineSGD(rate, batch_size=batch), [0.0, steps * batch / d]
+    mean = dimfree.exact_mean(problem, algorithm, start, d, alpha)
+    np.testing.assert_allclose(mean.risk[-1], expected, rtol=1e-12)
+    if batch == 1:
+        runs = dimfree.simulate(problem, algorithm, start, d, alpha, runs=4_000, key=jax.random.key(5))
+        risks = np.asarray(runs.risk)[:, -1]
+        assert abs(risks.mean() - expected) < 4 * risks.std() / np.sqrt(len(risks))
+    assert abs(float(dimfree.solve(dimfree.ode(problem, algorithm), start, alpha).risk[-1]) / expected - 1) > 0.01
+
+
+def test_exact_means_of_several_students_with_momentum():
+    """Three students of which two learn, a momentum and blocks of several dimensions, in small d."""
+    problem = dimfree.TwoLayer(2, 2, activation="linear", noise=0.1, readout=[1.0, -0.5]).with_inputs(
+        Spectrum([4.0, 1.0, 0.25], [0.25, 0.25, 0.5])
     )
-    risks = np.asarray(runs.risk)[:, -1]
-    assert abs(risks.mean() - expected) < 4 * risks.std() / np.sqrt(len(risks))
+    algorithm, d = dimfree.Momentum(0.5, 0.3, 2.0, batch_size=2), 16
+    start, alpha = dimfree.random_state(problem, d, key=jax.random.key(0)), [0.0, 2.0]
+    pack = algorithm.coordinates(problem).pack
+    mean = np.asarray(pack(dimfree.exact_mean(problem, algorithm, start, d, alpha).final))
+    runs = np.asarray(
+        pack(dimfree.simulate(problem, algorithm, start, d, alpha, runs=5_000, key=jax.random.key(1)).final)
+    )
+    errors = runs.std(axis=0) / np.sqrt(len(runs))
+    # 63 entries within 4.2 standard errors, a false alarm in 600; the limit is far away somewhere.
+    assert np.all(np.abs(runs.mean(axis=0) - mean) < 4.2 * errors + 1e-12)
+    limit = np.asarray(pack(dimfree.solve(dimfree.ode(problem, algorithm), start, alpha).final))
+    assert np.max(np.abs(limit - mean) / errors) > 10
 
 
 @pytest.mark.parametrize(("p", "k", "sizes"), [(2, 1, (3, 9, 18)), (3, 2, (2, 4, 24))])
@@ -203,6 +224,9 @@ def test_check_sees_the_rate_at_which_the_limit_is_reached():
     result = dimfree.check(problem, dimfree.OnlineSGD(0.05), dimensions=(60, 240, 960), runs=48)
     assert -0.7 < result.slope < -0.3
     assert result.agrees
+    np.testing.assert_allclose(result.effective_dimensions, np.array([60, 240, 960]) * 0.85**2 / 1.9375)
+    assert "effective dimension" in str(result)
+    assert "Few eigenvalues" in str(result)
 
 
 def test_averages_by_quadrature_say_how_good_they_are():
@@ -218,7 +242,7 @@ def test_averages_by_quadrature_say_how_good_they_are():
 
 def test_a_start_without_blocks_lies_evenly_in_all_dimensions():
     problem = network().with_inputs(THREE)
-    begun = dimfree.solve(dimfree.ode(problem, SGD), dimfree.State(Q=np.eye(2), M=[[0.3], [0.0]]), 0.1).state
+    begun = dimfree.solve(dimfree.ode(problem, SGD), START, 0.1).state
     for block, fraction in enumerate(np.asarray(THREE.fractions)):
         np.testing.assert_allclose(begun.overlaps["students", "students"][0, block], fraction * np.eye(2), rtol=1e-14)
     np.testing.assert_allclose(begun.Q[0], np.eye(2), rtol=1e-14)
@@ -240,7 +264,7 @@ def test_spectra_by_name_and_merged():
 
 
 def test_limits_are_differentiated_by_the_eigenvalues():
-    start = dimfree.State(Q=np.eye(2), M=[[0.3], [0.0]])
+    start = START
 
     def end(eigenvalue):
         problem = network().with_inputs(Spectrum(jnp.stack([eigenvalue, jnp.ones(())]), [0.3, 0.7]))
@@ -255,7 +279,7 @@ REFUSED = {
     "mean field": lambda problem: dimfree.mean_field(problem, SGD),
     "equations": lambda problem: dimfree.equations(problem, SGD),
     "fixed points": lambda problem: dimfree.fixed_points(dimfree.ode(problem, SGD), key=jax.random.key(0)),
-    "Hessian": lambda problem: dimfree.hessian(problem, dimfree.State(Q=np.eye(2), M=[[0.3], [0.0]]), d=100),
+    "Hessian": lambda problem: dimfree.hessian(problem, START, d=100),
     "regimes": lambda problem: dimfree.regimes(problem, dimfree.OnlineSGD(0.1), 100, 1.0, key=jax.random.key(0)),
     "information exponent": lambda problem: dimfree.information_exponent(problem),
     "gain of width": lambda problem: dimfree.overparameterisation_gain(
@@ -266,7 +290,7 @@ REFUSED = {
     "reused data": lambda problem: dimfree.simulate(
         problem,
         dimfree.GradientDescent(0.1, 2.0),
-        dimfree.State(Q=np.eye(2), M=[[0.3], [0.0]]),
+        START,
         50,
         1.0,
         runs=1,
@@ -284,6 +308,12 @@ def test_what_is_known_for_isotropic_inputs_only_says_so(name):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
+        (lambda: dimfree.exact_mean(network(), SGD, START, 100, 1.0), "not linear"),
+        (
+            lambda: dimfree.exact_mean(network("linear"), dimfree.OnlineSGD(0.1, sphere=True), START, 100, 1.0),
+            "leave out sphere",
+        ),
+        (lambda: dimfree.exact_mean(network("linear"), dimfree.OnlineSGD(1e9), START, 100, 100.0), "beyond all"),
         (lambda: Spectrum([1.0, -1.0]), "zero or positive"),
         (lambda: Spectrum([1.0, 2.0], [0.5, 0.6]), "sum to 1"),
         (lambda: Spectrum([1.0, 2.0], [1.0]), "one fraction for each"),

@@ -37,6 +37,7 @@ LAW = "tests/test_exact_in_law.py"
 REFERENCE = "tests/test_reference.py"
 AVERAGES = "tests/gaussian/test_averages.py"
 MEMORY = "tests/test_momentum.py"
+SPECTRUM = "tests/test_spectrum.py"
 MUTANTS = (
     # A step on overlaps.
     Mutant(
@@ -92,22 +93,22 @@ MUTANTS = (
     Mutant(
         "the unseen part of an input has d degrees of freedom",
         "simulation/exact.py",
-        "left = jnp.maximum(d - fields - jnp.arange(batch_size), 0.0)",
-        "left = jnp.maximum(d - jnp.arange(batch_size), 0.0)",
+        "left = jnp.maximum(problem.inputs.sizes(d)[:, None] - fields - jnp.arange(batch_size), 0.0)",
+        "left = jnp.maximum(problem.inputs.sizes(d)[:, None] - jnp.arange(batch_size), 0.0)",
         LAW,
     ),
     Mutant(
         "samples of a batch have no overlap outside the weights' span",
         "simulation/exact.py",
-        "jnp.where(left[columns] > 0, lower, 0.0)",
-        "jnp.where(left[columns] > 0, 0 * lower, 0.0)",
+        "jnp.where(left[:, columns] > 0, lower, 0.0)",
+        "jnp.where(left[:, columns] > 0, 0 * lower, 0.0)",
         LAW,
     ),
     Mutant(
         "the seen part of an input is left out of its length",
         "problems/field_problem.py",
-        "gram = (seen @ seen.T + unseen @ unseen.T) / d",
-        "gram = (unseen @ unseen.T) / d",
+        "gram = (seen @ jnp.swapaxes(seen, 1, 2) + unseen @ jnp.swapaxes(unseen, 1, 2)) / d",
+        "gram = (unseen @ jnp.swapaxes(unseen, 1, 2)) / d",
         LAW,
     ),
     Mutant(
@@ -448,6 +449,64 @@ MUTANTS = (
         "for moved, row, still, column in ((one, i, other, j), (other, j, one, i)):",
         "for moved, row, still, column in ((one, i, other, j), (other, j, one, i))[: 1 + (one == other)]:",
         "tests/equations/test_memory_equations.py -k drift_and_corrector",
+    ),
+    # Inputs with a spectrum.
+    Mutant(
+        "blocks have equal parts of the term of second order",
+        "problems/inputs.py",
+        "square=self.fractions[:, None, None] * weight * moments.square,",
+        "square=jnp.ones_like(weight) / self.blocks * moments.square,",
+        f"{SPECTRUM} -k loop_in_numpy",
+    ),
+    Mutant(
+        "the eigenvalue of a block counts in the fields, and not in its gradient",
+        "problems/inputs.py",
+        "return weight * (matrix @ with_seen)",
+        "return matrix @ with_seen",
+        f"{SPECTRUM} -k loop_in_numpy",
+    ),
+    Mutant(
+        "the teachers' part in a block is dropped",
+        "problems/inputs.py",
+        "with_seen = jnp.concatenate([state.blocks_of(students, family), state.blocks_of(teachers, family)], axis=-2)",
+        "with_seen = jnp.concatenate([state.blocks_of(students, family), 0 * state.blocks_of(teachers, family)], -2)",
+        f"{SPECTRUM} -k loop_in_numpy",
+    ),
+    Mutant(
+        "what no vector sees has the eigenvalue one",
+        "problems/inputs.py",
+        "return jnp.sqrt(self.eigenvalues)[:, None, None] * triangle",
+        "return triangle",
+        f"{SPECTRUM} -k loop_in_numpy",
+    ),
+    Mutant(
+        "no covariance of what different blocks do",
+        "limits/diffusion.py",
+        "residual[f, g] = own - explained",
+        "residual[f, g] = own",
+        f"{SPECTRUM} -k fluctuations",
+    ),
+    Mutant(
+        "the means of clusters have the eigenvalues of their spread",
+        "problems/inputs.py",
+        "family: found.along(family) + moments.own[MEANS] @ state.blocks_of(TEACHERS, family)",
+        "family: found.along(family) + moments.own[MEANS] @ state.blocks_of(TEACHERS, family) "
+        "* self.eigenvalues[:, None, None]",
+        f"{SPECTRUM} -k clusters",
+    ),
+    Mutant(
+        "of an exact mean, samples of a batch share no input",
+        "simulation/mean.py",
+        "square = square + (batch + 1) / (batch * d)",
+        "square = square + 2 / (batch * d)",
+        f"{SPECTRUM} -k its_exact_mean",
+    ),
+    Mutant(
+        "fields at the end of a frozen step are those that were predicted",
+        "integration/frozen.py",
+        "with_last(last + change @ lasts)",
+        "with_last(last)",
+        "tests/test_frozen_averages.py -k nine_decades",
     ),
 )
 

@@ -63,6 +63,7 @@ from .problems import SingleIndex as SingleIndex
 from .problems import Spectrum as Spectrum
 from .problems import SpikedTensor as SpikedTensor
 from .problems import TwoLayer as TwoLayer
+from .simulation import exact_mean as exact_mean
 from .simulation import random_state as random_state
 from .simulation import simulate as simulate
 from .solving import solve as solve

@@ -19,6 +19,7 @@ from .trajectory import Outcome
 
 _RATE, _TOLERANCE = -0.5, 0.2
 _DRIFT_ERRORS = 6.0  # of Student's t with 63 degrees of freedom: a false alarm once in 10^4 checks of 500 coordinates
+_FEW_DIMENSIONS = 30.0  # with so few, the squared length of an input varies by a quarter of its mean and more
 _FEWEST_RUNS = 16  # with fewer, the standard error of a step is itself too uncertain for a verdict
 _TINY = 1e-300  # in place of zero, which has no logarithm
 _TIMES = 41  # the same for every simulation, so that all of them are one compilation
@@ -39,6 +40,7 @@ class CheckResult:
       `distance_errors`: their standard errors, relative.
     - `diverged`: fraction of runs that diverged, for each d.
     - `drift`: (coordinate, drift of the limit, simulated drift, its standard error) at the start, worst first.
+    - `effective_dimensions`: over how many dimensions the trace of the inputs' covariance is spread, for each d.
     """
 
     agrees: bool
@@ -52,6 +54,7 @@ class CheckResult:
     alpha: float
     expectation: str
     expectation_error: float
+    effective_dimensions: tuple[float, ...]
 
     @property
     def slope_error(self) -> float:
@@ -85,6 +88,14 @@ class CheckResult:
             f"  averages by: {self.expectation}"
             + (f", estimated error of the drift {self.expectation_error:.1e}" if self.expectation_error else ""),
         ]
+        if any(effective < 0.99 * d for effective, d in zip(self.effective_dimensions, self.dimensions, strict=True)):
+            words = ", ".join(f"{effective:.3g}" for effective in self.effective_dimensions)
+            lines.append(f"  effective dimension of the inputs: {words}; the limit holds where it is large")
+        if min(self.effective_dimensions) < _FEW_DIMENSIONS:
+            lines.append(
+                "  Few eigenvalues carry the trace at the smallest d: runs differ by order one there, and the limit is "
+                "not their mean.\n  Take larger dimensions; for least squares dimfree.exact_mean has the mean."
+            )
         if self.drift_deviation > _DRIFT_ERRORS:
             name, limit, simulated, error = self.drift[0]
             lines.append(
@@ -190,6 +201,7 @@ def check(
         alpha=alpha,
         expectation=limit.expectation,
         expectation_error=float(limit.expectation_error(start)),
+        effective_dimensions=tuple(float(problem.inputs.effective_dimension(d)) for d in dimensions),
     )
     right_rate = all(abs(value - _RATE) <= _TOLERANCE for value in (slope, *slopes.values()))
     agrees = right_rate and result.drift_deviation <= _DRIFT_ERRORS and int(theory.outcome) == Outcome.COMPLETED

@@ -88,6 +88,7 @@ PUBLIC: dict[str, Entry] = {
     "Sobol": Entry("gaussian.rules"),
     "solve": Entry("solving"),
     "simulate": Entry("simulation"),
+    "exact_mean": Entry("simulation"),
     "Trajectory": Entry("trajectory"),
     "Outcome": Entry("trajectory"),
     "check": Entry("checking", "analysis", ("check",)),

@@ -153,6 +153,7 @@ def test_the_exit_code_of_check_is_its_verdict(monkeypatch, tmp_path, agrees, co
         alpha=0.5,
         expectation="closed form",
         expectation_error=0.0,
+        effective_dimensions=(100.0, 400.0),
     )
     monkeypatch.setattr(dimfree, "check", lambda *arguments, **options: found)
     result = call("check", "--plot", str(tmp_path / "check.png"))

@@ -20,6 +20,7 @@ def test_distances_are_beside_a_line_of_slope_minus_one_half():
         alpha=0.5,
         expectation="closed form",
         expectation_error=0.0,
+        effective_dimensions=(100.0, 400.0),
     )
     assert result.slope_error == pytest.approx(np.hypot(0.1, 0.2) / np.log(4))  # of a line through two points
     assert "-0.50 +- 0.16" in str(result)

@@ -100,6 +100,13 @@ class Inputs(eqx.Module):
         """A State in one block, of vectors that lie evenly in all dimensions, in the blocks of these inputs."""
         return state
 
+    def effective_dimension(self, d: int) -> Float[Array, ""]:
+        r"""$(\text{tr}\,\Sigma)^2 / \text{tr}\,\Sigma^2$ in dimension d: over how many dimensions the trace is spread.
+
+        Limits hold where it is large.
+        """
+        return d * (self.fractions @ self.eigenvalues) ** 2 / (self.fractions @ self.eigenvalues**2)
+
     @property
     def isotropic(self) -> bool:
         """Whether inputs spread alike in all dimensions, and by variances that a problem itself states."""
@@ -329,13 +336,6 @@ class Spectrum(Inputs):
     def trace(self) -> Float[Array, ""]:
         """The mean eigenvalue: the squared length of an input, over d."""
         return self.fractions @ self.eigenvalues
-
-    def effective_dimension(self, d: int) -> Float[Array, ""]:
-        r"""$(\text{tr}\,\Sigma)^2 / \text{tr}\,\Sigma^2$ in dimension d: over how many dimensions the trace is spread.
-
-        Limits hold where it is large.
-        """
-        return d * self.trace**2 / (self.fractions @ self.eigenvalues**2)
 
     def __repr__(self) -> str:
         if self.blocks <= 8 or not is_concrete(self.eigenvalues):

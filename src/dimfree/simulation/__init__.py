@@ -1,6 +1,7 @@
 """The same process at finite d: exact in law, and with the vectors themselves."""
 
+from .mean import exact_mean
 from .simulate import simulate
 from .start import random_state
 
-__all__ = ["random_state", "simulate"]
+__all__ = ["exact_mean", "random_state", "simulate"]
