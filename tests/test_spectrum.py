@@ -75,17 +75,19 @@ def test_limit_and_simulation_are_those_of_a_loop_in_numpy():
         ("teachers", "teachers"): by_block(teacher, teacher, sizes),
     }
     start = dimfree.State.of({pair: jnp.asarray(blocks) for pair, blocks in pairs.items()}, None)
-    problem = network().with_inputs(THREE)
+    # A large rate and much noise, so that the term of second order is seen.
+    problem = dimfree.TwoLayer(2, 1, activation="erf", noise=0.5).with_inputs(THREE)
+    algorithm = dimfree.OnlineSGD(2.0, batch_size=2, ridge=0.1)
     final = [
-        moved_by_hand(rng, (students, teacher[0]), eigenvalues, int(alpha * d / 2), 0.4, 2, 0.1, 0.2)
+        moved_by_hand(rng, (students, teacher[0]), eigenvalues, int(alpha * d / 2), 2.0, 2, 0.5, 0.1)
         for _ in range(runs)
     ]
     direct = {
         "students": np.stack([by_block(each, each, sizes) for each in final]),
         "teachers": np.stack([by_block(each, teacher, sizes) for each in final]),
     }
-    solved = dimfree.solve(dimfree.ode(problem, SGD), start, alpha).final
-    exact = dimfree.simulate(problem, SGD, start, d, [0.0, alpha], runs=256, key=jax.random.key(0)).final
+    solved = dimfree.solve(dimfree.ode(problem, algorithm), start, alpha).final
+    exact = dimfree.simulate(problem, algorithm, start, d, [0.0, alpha], runs=256, key=jax.random.key(0)).final
     for family, found in direct.items():
         error = found.std(axis=0, ddof=1) / np.sqrt(runs)
         limit, ours = (np.asarray(each.overlaps["students", family]) for each in (solved, exact))
@@ -105,8 +107,9 @@ def test_limit_and_simulation_are_those_of_a_loop_in_numpy():
     ],
 )
 def test_fluctuations_are_those_of_runs(activation, algorithm):
-    """All covariances of the overlaps of all blocks, of 4000 runs in d = 2000 from one start."""
-    problem, d, runs, alpha = network(activation).with_inputs(THREE), 2000, 4000, [0.0, 1.5]
+    """All covariances of the overlaps of all blocks, of 4000 runs from one start."""
+    problem, runs, alpha = network(activation).with_inputs(THREE), 4000, [0.0, 1.5]
+    d = 400 if activation == "square" else 2000
     start = dimfree.random_state(problem, d, key=jax.random.key(1))
     expected = np.asarray(dimfree.solve(dimfree.linear_noise(problem, algorithm, d), start, alpha).covariance[-1])
     final = dimfree.simulate(problem, algorithm, start, d, alpha, runs=runs, key=jax.random.key(2)).final
