@@ -81,6 +81,7 @@ TABLE = [
     LawCase("power law of single dimensions", 24, spread(1, 1, "tanh", POWER), rate=1.0, runs=2000),
     LawCase("64 blocks", 128, spread(2, 1, "erf", MANY), batch_size=5, rate=2.0, runs=1000, alpha=1.0),
     LawCase("condition number 10^4", 30, spread(1, 1, "square", TALL), rate=0.02, runs=2000),
+    LawCase("clusters with a spectrum", 40, XOR.with_inputs(STEEP), trained=True, batch_size=2, rate=1.5, runs=2000),
     LawCase(
         "momentum, batch", 100, network(2, 1, "erf"), batch_size=7, rate=4.0, alpha=3.0, runs=2000, memory=momentum
     ),

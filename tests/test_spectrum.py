@@ -243,6 +243,37 @@ def test_averages_by_quadrature_say_how_good_they_are():
     assert "relative error at most" in dict(dimfree.solve(limit, start, 0.5).provenance)["drift"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("problem", "algorithm"),
+    [
+        (network("erf").with_inputs(THREE), dimfree.OnlineSGD(0.8)),
+        (network("erf").with_inputs(Spectrum.power_law(1.2, 60, 12).normalised()), dimfree.OnlineSGD(0.4)),
+        (network("tanh", p=1).with_inputs(THREE), dimfree.OnlineSGD(0.4, batch_size=5)),
+        (network("square").with_inputs(Spectrum.marchenko_pastur(0.5, 8)), dimfree.OnlineSGD(0.05, sphere=True)),
+        (network("erf", p=3, k=2).with_inputs(THREE), dimfree.OnlineSGD(0.8, sphere=True)),
+        (network("erf").with_inputs(THREE), dimfree.Momentum(0.4, 0.3, 2.0)),
+        (network("relu", p=1).with_inputs(Spectrum([3.0, 0.5], [0.2, 0.8])), dimfree.OnlineSGD(0.3)),
+        (dimfree.Mixture.binary(1, 2.0).with_inputs(THREE), dimfree.OnlineSGD(0.5, readout_rate=0.3)),
+    ],
+)
+def test_runs_approach_the_limit_as_they_must(problem, algorithm):
+    result = dimfree.check(problem, algorithm, dimensions=(240, 960, 3840), runs=48)
+    assert -0.7 < result.slope < -0.3
+    assert result.agrees, str(result)
+
+
+@pytest.mark.slow
+def test_exit_times_are_those_of_runs():
+    """Dressed starts and the SDE against exact runs and these against vectors, from a plateau."""
+    problem = dimfree.PhaseRetrieval(1).with_inputs(Spectrum([2.0, 0.5], [1 / 3, 2 / 3]))
+    algorithm, d, key = dimfree.OnlineSGD(0.05, sphere=True), 600, jax.random.key(0)
+    found = dimfree.exit_time(problem, algorithm, d, 0.3, runs=200, key=key, methods=("dressed", "sde", "simulated"))
+    for name in ("dressed", "sde"):
+        ours, runs = getattr(found, name), found.simulated
+        assert abs(ours.mean - runs.mean) < 4 * np.hypot(ours.error, runs.error) + 0.05 * runs.mean, name
+
+
 def test_a_start_without_blocks_lies_evenly_in_all_dimensions():
     problem = network().with_inputs(THREE)
     begun = dimfree.solve(dimfree.ode(problem, SGD), START, 0.1).state
