@@ -274,6 +274,17 @@ def test_exit_times_are_those_of_runs():
         assert abs(ours.mean - runs.mean) < 4 * np.hypot(ours.error, runs.error) + 0.05 * runs.mean, name
 
 
+def test_a_dataset_has_the_overlaps_of_each_block():
+    problem = network().with_inputs(THREE)
+    runs = dimfree.simulate(problem, SGD, START, 100, [0.0, 0.1], runs=2, key=jax.random.key(0))
+    found = runs.to_xarray()
+    np.testing.assert_allclose(found.M_of_block.sum("block"), found.M)
+    np.testing.assert_allclose((found.P_of_block / found.fraction).isel(teacher=0, teacher_=0), 1.0)
+    assert found.Q_of_block.dims == ("run", "alpha", "block", "student", "student_")
+    with pytest.raises(InvalidInput, match="GiB"):  # as many bytes as there are blocks
+        dimfree.simulate(problem, SGD, START, 100, np.arange(100) / 50, runs=10**8, key=jax.random.key(0))
+
+
 def test_a_start_without_blocks_lies_evenly_in_all_dimensions():
     problem = network().with_inputs(THREE)
     begun = dimfree.solve(dimfree.ode(problem, SGD), START, 0.1).state

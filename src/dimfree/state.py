@@ -329,7 +329,7 @@ class Entries(NamedTuple):
 
     @property
     def name(self) -> str:
-        return _LETTERS.get(self.pair, "-".join(dict.fromkeys(self.pair)))
+        return LETTERS.get(self.pair, "-".join(dict.fromkeys(self.pair)))
 
     def pack(self, blocks: Float[Array, "*batch blocks rows columns"]) -> Float[Array, "*batch n"]:
         found = blocks[(..., *self.indices)]
@@ -346,7 +346,7 @@ class Entries(NamedTuple):
         return jnp.where(np.eye(self.rows, dtype=bool), like, matrix) if self.normalised else matrix
 
 
-_LETTERS = {(STUDENTS, STUDENTS): "Q", (STUDENTS, TEACHERS): "M", (TEACHERS, TEACHERS): "P"}
+LETTERS = {(STUDENTS, STUDENTS): "Q", (STUDENTS, TEACHERS): "M", (TEACHERS, TEACHERS): "P"}
 
 
 class Coordinates(eqx.Module):

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 from .batches import map_in_batches
 from .errors import InvalidInput, check_memory, is_concrete, real_array, shown
 from .problems.base import Problem
-from .state import State, WideState
+from .state import LETTERS, STUDENTS, TEACHERS, State, WideState
 
 if TYPE_CHECKING:
     import xarray
@@ -125,7 +125,10 @@ class Trajectory(eqx.Module):
         return dict(zip(names, np.sqrt(np.maximum(variances, 0.0)), strict=True))
 
     def to_xarray(self) -> "xarray.Dataset":
-        """A labelled Dataset: Q, M, P, readout and risk over the clock (and run), with the provenance as attributes."""
+        """A labelled Dataset: Q, M, P, readout and risk over the clock (and run), with the provenance as attributes.
+
+        Where inputs have a spectrum, `Q_of_block`, `M_of_block` and `P_of_block` are the overlaps in each block.
+        """
         import xarray
 
         if self.alpha.ndim > 1:
@@ -151,6 +154,17 @@ class Trajectory(eqx.Module):
         if self.training_loss is not None:
             names["training_loss"] = (axes, self.training_loss)
         coordinates: dict[str, Any] = {self.clock: np.asarray(self.alpha)}
+        if isinstance(state, State) and state.blocks > 1:
+            rows = {STUDENTS: "student", TEACHERS: "teacher"}
+            for pair, name in LETTERS.items():
+                one, other = (rows[family] for family in pair)
+                dimensions = (*axes, "block", one, other + "_" * (one == other))
+                names[f"{name}_of_block"] = (dimensions, state.blocks_of(*pair))
+            inputs = self.problem.inputs
+            coordinates |= {
+                "eigenvalue": ("block", np.asarray(inputs.eigenvalues)),
+                "fraction": ("block", np.asarray(inputs.fractions)),
+            }
         if self.covariance is not None:
             names["covariance"] = ((*axes, "coordinate", "coordinate_"), self.covariance)
             coordinates |= {"coordinate": list(self.labels), "coordinate_": list(self.labels)}
@@ -288,7 +302,7 @@ def bytes_of_state(problem: Problem, *, wide: bool = False) -> int:
     """Bytes of a State of a problem, or of a WideState, which has no overlaps among students."""
     p, k = problem.width, problem.teacher_width
     readout = 0 if problem.readout is None else problem.readout.size
-    return 8 * ((p if wide else p * p) + p * k + k * k + readout)
+    return 8 * (problem.inputs.blocks * ((p if wide else p * p) + p * k + k * k) + readout)
 
 
 def check_fits(problem: Problem, start: State | WideState) -> None:
