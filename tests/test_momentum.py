@@ -40,6 +40,7 @@ def test_one_step_is_that_of_the_vectors():
     gradient = jnp.asarray(rng.normal(size=(p, d))) / d**0.5
     algorithm = dimfree.WeightDecay(dimfree.Averaged(dimfree.HeavyBall(0.3, 0.7, sphere=True, ridge=0.2), 1.5), 0.4)
     from dimfree.problems.base import Moments
+    from dimfree.problems.inputs import StandardInputs
     from dimfree.simulation.vectors import observe
 
     products = {family: gradient @ rows.T / d * d for family, rows in vectors.items()}
@@ -51,8 +52,8 @@ def test_one_step_is_that_of_the_vectors():
         own={"average": products["average"], "momentum": products["momentum"]},
     )
     moved, _ = algorithm.step_vectors(vectors, None, gradient, None, jnp.zeros(()))
-    after = algorithm.step(observe(vectors, None), moments, 1 / d, jnp.zeros(()))
-    for pair, blocks in observe(moved, None).overlaps.items():
+    after = algorithm.step(observe(vectors, None, StandardInputs()), moments, 1 / d, jnp.zeros(()))
+    for pair, blocks in observe(moved, None, StandardInputs()).overlaps.items():
         np.testing.assert_allclose(after.overlaps[pair], blocks, atol=1e-13)
 
 
