@@ -8,6 +8,7 @@ import numpy as np
 
 import dimfree
 from dimfree.analysis.exit_times import exit_level, random_starts
+from dimfree.problems.inputs import StandardInputs
 from dimfree.simulation.vectors import embed
 
 from .timing import Row, against, growth
@@ -75,7 +76,7 @@ def exact_against_numpy() -> Row:
 def vectors_against_scan() -> Row:
     """Vector simulation, d = 10^4, 16 runs, over a jitted scan written by hand for this one problem."""
     d, steps, runs = 10_000, 100, 16
-    weights, teacher = embed(START, d).values()
+    weights, teacher = embed(START, StandardInputs(), d).values()
 
     @jax.jit
     def by_hand(keys):
@@ -98,7 +99,7 @@ def vectors_against_scan() -> Row:
 def vectors_against_numpy() -> Row:
     """Vector simulation, d = 10^4, 16 runs, over a NumPy loop, vectorised over runs."""
     d, steps, runs, generator = 10_000, 100, 16, np.random.default_rng(0)
-    start, teacher = (np.asarray(vectors) for vectors in embed(START, d).values())
+    start, teacher = (np.asarray(vectors) for vectors in embed(START, StandardInputs(), d).values())
 
     def by_hand():
         W = np.repeat(start[None], runs, 0)
@@ -116,7 +117,7 @@ def vectors_against_torch() -> Row:
     """Vector simulation, d = 10^4, 16 runs, over a PyTorch loop with autograd, vectorised over runs."""
     torch = importlib.import_module("torch")
     d, steps, runs = 10_000, 100, 16
-    start, teacher = (torch.tensor(np.asarray(vectors)) for vectors in embed(START, d).values())
+    start, teacher = (torch.tensor(np.asarray(vectors)) for vectors in embed(START, StandardInputs(), d).values())
 
     def by_hand():
         W = start[None].repeat(runs, 1, 1).requires_grad_()
