@@ -101,7 +101,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "readout" else name for name in CASES]
+)
 def test_solution_is_that_of_an_explicit_solver(name):
     activation, options, algorithm = CASES[name]
     problem = dimfree.TwoLayer(2, 1, activation=activation, noise=0.1, **options).with_inputs(STEEP)

@@ -180,6 +180,7 @@ def test_least_squares_has_its_exact_mean(batch):
     assert abs(float(dimfree.solve(dimfree.ode(problem, algorithm), start, alpha).risk[-1]) / expected - 1) > 0.01
 
 
+@pytest.mark.slow
 def test_exact_means_of_several_students_with_momentum():
     """Three students of which two learn, a momentum and blocks of several dimensions, in small d."""
     problem = dimfree.TwoLayer(2, 2, activation="linear", noise=0.1, readout=[1.0, -0.5]).with_inputs(

@@ -284,6 +284,7 @@ def test_provenance_is_the_call_that_makes_the_problem():
 # The explorer.
 
 
+@pytest.mark.slow
 def test_the_explorer_has_the_curves_of_a_power_law():
     settings = dataclasses.replace(PROBLEMS["power-law"].default, d=100, alpha=10.0)
     result = curves(settings)
