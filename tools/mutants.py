@@ -114,8 +114,8 @@ MUTANTS = (
     Mutant(
         "clusters have no mean in the simulation",
         "problems/inputs.py",
-        "return jnp.sqrt(self.spread)[component][:, None] * normals + self.means[component] @ teachers",
-        "return jnp.sqrt(self.spread)[component][:, None] * normals",
+        "return self._inputs(self.shape.seen(normals, component, teachers), component, teachers)",
+        "return self._inputs(self.shape.seen(normals, component, teachers), component, 0 * teachers)",
         f"{SQUARE} {LAW}",
     ),
     Mutant(
@@ -461,15 +461,15 @@ MUTANTS = (
     Mutant(
         "the eigenvalue of a block counts in the fields, and not in its gradient",
         "problems/inputs.py",
-        "return weight * (matrix @ with_seen)",
-        "return matrix @ with_seen",
+        "return weight * (matrix @ state.blocks_with_seen(family))",
+        "return matrix @ state.blocks_with_seen(family)",
         f"{SPECTRUM} -k loop_in_numpy",
     ),
     Mutant(
         "the teachers' part in a block is dropped",
         "problems/inputs.py",
-        "with_seen = jnp.concatenate([state.blocks_of(students, family), state.blocks_of(teachers, family)], axis=-2)",
-        "with_seen = jnp.concatenate([state.blocks_of(students, family), 0 * state.blocks_of(teachers, family)], -2)",
+        "return weight * (matrix @ state.blocks_with_seen(family))",
+        "return weight * (matrix[:, : state.width] @ state.blocks_of(students, family))",
         f"{SPECTRUM} -k loop_in_numpy",
     ),
     Mutant(

@@ -135,6 +135,10 @@ class State(eqx.Module):
         """The overlaps of the vectors that a loss sees (students, then teachers) with another family."""
         return jnp.concatenate([self.overlap(STUDENTS, family), self.overlap(TEACHERS, family)], axis=-2)
 
+    def blocks_with_seen(self, family: str) -> Float[Array, "*batch blocks r n"]:
+        """The same in each block."""
+        return jnp.concatenate([self.blocks_of(STUDENTS, family), self.blocks_of(TEACHERS, family)], axis=-2)
+
     def gram(self, *families: str) -> Float[Array, "*batch n n"]:
         """The overlaps of all vectors of these families with each other."""
         return jnp.block([[self.overlap(one, other) for other in families] for one in families])

@@ -71,14 +71,16 @@ class FrozenAverages(diffrax.AbstractAdaptiveSolver):
     With averages frozen, the blocks of a spectrum are linear and independent, each with the rates of its eigenvalue:
     L is what is stiff. Its exponential is exact, so that steps are as long as the averages change little, whatever the
     largest eigenvalue is. The forces N are a polynomial through four earlier values, and one more at the predicted end:
-    two evaluations a step. Values inside of a step, as a method of Runge-Kutta takes them, would not do: in blocks that
-    are at rest they are of first order only, and those blocks carry a part of the risk.
+    two evaluations a step, and derivatives of one by the covariances of the fields. Values inside of a step, as methods
+    of Runge-Kutta take them, would not do: in blocks that are at rest they are of first order only, and those blocks
+    carry a part of the risk.
 
     Hochbruck & Ostermann, Acta Numerica 19 (2010) 209, Section 2.5.
 
     **Arguments:**
 
-    - `limit`: with `vector_field`, `evaluated` (that and a `Frozen` in one), `seen_from` and `back_from`.
+    - `limit`: with `evaluated` (the drift and a `Frozen` in one), `seen_from` and `back_from` (to the frame of a
+      `Frozen`, and back), `fields` (what averages depend on) and `drift_seen` (the drift, averages over other fields).
     """
 
     limit: Any

@@ -72,8 +72,7 @@ class _Unseen(eqx.Module):
         variances, covariance = inputs.eigenvalues[:, None, None], inputs.fields(state).covariance
 
         def with_seen(family: str) -> Float[Array, "blocks r n"]:
-            seen = [state.blocks_of(STUDENTS, family), state.blocks_of(TEACHERS, family)]
-            return variances * jnp.concatenate(seen, axis=-2)
+            return variances * state.blocks_with_seen(family)
 
         solved = jax.vmap(lambda columns: on_range(covariance, columns).T)
         regression = {family: solved(with_seen(family)) for family in families}

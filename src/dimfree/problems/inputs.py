@@ -70,15 +70,17 @@ class Inputs(eqx.Module):
     @property
     def blocks(self) -> int:
         """How many blocks of equal eigenvalues the covariance of the inputs has: as many as a State has."""
-        return 1
+        return self.eigenvalues.shape[0]
 
     def sizes(self, d: Float[Array, ""] | float) -> Float[Array, " blocks"]:
-        """How many of d dimensions each block has."""
-        return jnp.reshape(jnp.asarray(d, float), (1,))
+        """How many of d dimensions each block has: whole numbers that sum to d, each within one of its fraction."""
+        if self.blocks == 1:  # in each step of a simulation, where the rest would be felt
+            return jnp.reshape(jnp.asarray(d, float), (1,))
+        return jnp.diff(jnp.round(jnp.cumsum(self.fractions) * d), prepend=0.0)
 
     def masses(self, gram: Float[Array, "*axes n m"]) -> Float[Array, "*axes blocks n m"]:
         """The overlaps in each block of vectors that lie evenly in all dimensions."""
-        return gram[..., None, :, :]
+        return self.fractions[:, None, None] * gram[..., None, :, :]
 
     def fields(self, state: State) -> State:
         """The State as the fields see it: their covariances in the place of overlaps, in one block."""
@@ -98,7 +100,10 @@ class Inputs(eqx.Module):
 
     def over_blocks(self, state: State) -> State:
         """A State in one block, of vectors that lie evenly in all dimensions, in the blocks of these inputs."""
-        return state
+        if state.blocks == self.blocks:
+            return state
+        overlaps = {pair: self.masses(blocks[..., 0, :, :]) for pair, blocks in state.overlaps.items()}
+        return State.of(overlaps, state.readout)
 
     def effective_dimension(self, d: int) -> Float[Array, ""]:
         r"""$(\text{tr}\,\Sigma)^2 / \text{tr}\,\Sigma^2$ in dimension d: over how many dimensions the trace is spread.
@@ -113,9 +118,9 @@ class Inputs(eqx.Module):
         return True
 
     @property
-    @abc.abstractmethod
     def components(self) -> int:
-        """How many components the law has."""
+        """How many components the law has: one, unless it says otherwise."""
+        return 1
 
     @property
     def are_points(self) -> bool:
@@ -127,13 +132,13 @@ class Inputs(eqx.Module):
         """Whether inputs are standard normal."""
         return False
 
-    @abc.abstractmethod
     def component(self, normals: Float[Array, "*samples"]) -> Int[Array, "*samples"]:
         """The component that a sample is from, made of a standard normal number."""
+        return jnp.zeros(normals.shape, int)
 
-    @abc.abstractmethod
     def average(self, in_component: Callable[..., PyTree[Array]], state: State) -> PyTree[Array]:
         """The mean over components of `in_component(mean of the fields, variance, label)`."""
+        return in_component(None, jnp.ones(()), None)
 
     @abc.abstractmethod
     def seen(
@@ -171,18 +176,8 @@ class StandardInputs(Inputs):
         return jnp.ones(1)
 
     @property
-    def components(self) -> int:
-        return 1
-
-    @property
     def is_standard(self) -> bool:
         return True
-
-    def component(self, normals):
-        return jnp.zeros(normals.shape, int)
-
-    def average(self, in_component, state: State):
-        return in_component(None, jnp.ones(()), None)
 
     def seen(self, normals, component, teachers):
         return normals
@@ -344,10 +339,6 @@ class Spectrum(Inputs):
         return f"Spectrum({self.blocks} blocks, eigenvalues {low:.3g} to {high:.3g})"
 
     @property
-    def blocks(self) -> int:
-        return self.eigenvalues.shape[0]
-
-    @property
     def isotropic(self) -> bool:
         """Only if it is known to be one block with the eigenvalue 1."""
         return self.blocks == 1 and is_concrete(self.eigenvalues) and bool(np.all(np.asarray(self.eigenvalues) == 1))
@@ -355,14 +346,6 @@ class Spectrum(Inputs):
     @property
     def is_standard(self) -> bool:
         return self.isotropic
-
-    @property
-    def components(self) -> int:
-        return 1
-
-    def sizes(self, d):
-        """Whole numbers that sum to d, each within one of its fraction of d."""
-        return jnp.diff(jnp.round(jnp.cumsum(self.fractions) * d), prepend=0.0)
 
     def fields(self, state: State) -> State:
         overlaps = {
@@ -380,8 +363,7 @@ class Spectrum(Inputs):
         weight, matrix = self.eigenvalues[:, None, None], sensitivity()
 
         def along(family: str) -> Float[Array, "blocks p n"]:
-            with_seen = jnp.concatenate([state.blocks_of(students, family), state.blocks_of(teachers, family)], axis=-2)
-            return weight * (matrix @ with_seen)
+            return weight * (matrix @ state.blocks_with_seen(family))
 
         return Moments(
             student=along(students),
@@ -390,21 +372,6 @@ class Spectrum(Inputs):
             readout=moments.readout,
             own={family: along(family) for family in own},
         )
-
-    def masses(self, gram: Float[Array, "*axes n m"]) -> Float[Array, "*axes blocks n m"]:
-        return self.fractions[:, None, None] * gram[..., None, :, :]
-
-    def over_blocks(self, state: State) -> State:
-        if state.blocks == self.blocks:
-            return state
-        overlaps = {pair: self.masses(blocks[..., 0, :, :]) for pair, blocks in state.overlaps.items()}
-        return State.of(overlaps, state.readout)
-
-    def component(self, normals):
-        return jnp.zeros(normals.shape, int)
-
-    def average(self, in_component, state: State):
-        return in_component(None, jnp.ones(()), None)
 
     def seen(self, normals, component, teachers):
         return jnp.sqrt(self.eigenvalues)[:, None, None] * normals
@@ -470,21 +437,8 @@ class Clusters(Inputs):
         return self.shape.fractions
 
     @property
-    def blocks(self) -> int:
-        return self.shape.blocks
-
-    @property
     def isotropic(self) -> bool:
         return self.shape.isotropic
-
-    def sizes(self, d):
-        return self.shape.sizes(d)
-
-    def masses(self, gram):
-        return self.shape.masses(gram)
-
-    def over_blocks(self, state: State) -> State:
-        return self.shape.over_blocks(state)
 
     def fields(self, state: State) -> State:
         """As of g, with the overlaps with the directions of the means, which no eigenvalue changes, beside."""
@@ -542,14 +496,15 @@ class Clusters(Inputs):
         return jax.tree.map(lambda value: jnp.tensordot(weights, value, axes=(0, 0)), values)
 
     def seen(self, normals, component, teachers):
-        normals = self.shape.seen(normals, component, teachers)
-        return jnp.sqrt(self.spread)[component][:, None] * normals + self.means[component] @ teachers
+        return self._inputs(self.shape.seen(normals, component, teachers), component, teachers)
 
     def unseen(self, triangle, component):
         return jnp.sqrt(self.spread)[component][:, None] * self.shape.unseen(triangle, component)
 
     def vectors(self, normals, component, teachers):
-        normals = self.shape.vectors(normals, component, teachers)
-        return jnp.sqrt(self.spread)[component][:, None] * normals + self.means[component] @ (
-            teachers / normals.shape[-1] ** 0.5
-        )
+        drawn = self.shape.vectors(normals, component, teachers)
+        return self._inputs(drawn, component, teachers / normals.shape[-1] ** 0.5)
+
+    def _inputs(self, drawn, component, teachers):
+        """Inputs of g as drawn, and of the teachers in the same coordinates, over d^1/2."""
+        return jnp.sqrt(self.spread)[component][:, None] * drawn + self.means[component] @ teachers
