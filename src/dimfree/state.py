@@ -1,6 +1,7 @@
 """The State: the order parameters that SGD in high dimension is seen through."""
 
 import functools
+import math
 from typing import NamedTuple
 
 import equinox as eqx
@@ -16,7 +17,7 @@ Pair = tuple[str, str]  # of families of vectors
 
 
 class State(eqx.Module):
-    r"""The overlaps of all vectors that take part, and the readout where it is trained.
+    r"""The overlaps of all vectors that take part, the readout where it is trained, and what an algorithm measures.
 
     $$ Q = W W^\top / d, \qquad M = W W_*^\top / d, \qquad P = W_* W_*^\top / d. $$
 
@@ -36,6 +37,7 @@ class State(eqx.Module):
 
     - `overlaps`: of each pair of families of vectors, shape `(blocks, rows of the one, rows of the other)` after the
       leading axes, with an entry for each block of the inputs' spectrum (one where they are isotropic).
+    - `numbers`: what the algorithm measures to choose its steps by, such as a running norm of the gradient, by name.
 
     ??? example
         >>> import dimfree
@@ -45,6 +47,7 @@ class State(eqx.Module):
 
     overlaps: dict[Pair, Float[Array, "*batch blocks _ _"]]
     readout: Float[Array, "*batch n"] | None
+    numbers: dict[str, Float[Array, "..."]]
 
     def __init__(
         self,
@@ -68,23 +71,30 @@ class State(eqx.Module):
         pairs = {(STUDENTS, STUDENTS): Q, (STUDENTS, TEACHERS): M, (TEACHERS, TEACHERS): P}
         self.overlaps = {pair: array[..., None, :, :] for pair, array in pairs.items()}
         self.readout = None if readout is None else jnp.atleast_1d(jnp.asarray(real_array(readout, "readout")))
+        self.numbers = {}
         if self.readout is not None and self.readout.shape[:-1] != Q.shape[:-2]:
             raise InvalidInput(
                 f"readout has shape {self.readout.shape}; its leading axes must be those of Q, {Q.shape}."
             )
 
     @classmethod
-    def of(cls, overlaps: dict[Pair, Float[Array, "*batch blocks _ _"]], readout: Array | None) -> "State":
+    def of(
+        cls,
+        overlaps: dict[Pair, Float[Array, "*batch blocks _ _"]],
+        readout: Array | None,
+        numbers: dict[str, Float[Array, "..."]] | None = None,
+    ) -> "State":
         """A State with these overlaps, of vectors of any kind."""
         check_precision()
         state = object.__new__(cls)
         object.__setattr__(state, "overlaps", overlaps)
         object.__setattr__(state, "readout", readout)
+        object.__setattr__(state, "numbers", {} if numbers is None else numbers)
         return state
 
     def with_readout(self, readout: Float[Array, "*batch n"] | None) -> "State":
         """The same with another readout."""
-        return State.of(self.overlaps, readout)
+        return State.of(self.overlaps, readout, self.numbers)
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -109,7 +119,13 @@ class State(eqx.Module):
 
     def at(self, family: str) -> "State":
         """The State of a network whose weights are another family of vectors, such as `"average"`."""
-        return State(self.overlap(family, family), self.overlap(family, TEACHERS), self.P, self.readout)
+        self.overlap(family, family)  # an error where there is no such family
+        overlaps = {
+            (STUDENTS, STUDENTS): self.blocks_of(family, family),
+            (STUDENTS, TEACHERS): self.blocks_of(family, TEACHERS),
+            (TEACHERS, TEACHERS): self.blocks_of(TEACHERS, TEACHERS),
+        }
+        return State.of(overlaps, self.readout)
 
     @property
     def Q(self) -> Float[Array, "*batch p p"]:
@@ -357,16 +373,18 @@ class Coordinates(eqx.Module):
     """The independent numbers of a State that an algorithm moves, as one vector.
 
     In this order: the upper triangle of Q (on the sphere without its diagonal), M by rows, overlaps with and among the
-    algorithm's own vectors, the readout if trained.
+    algorithm's own vectors, the readout if trained, what the algorithm measures.
     """
 
     entries: tuple[Entries, ...] = eqx.field(static=True)
     blocks: int = eqx.field(static=True)
     readout_size: int = eqx.field(static=True)
+    numbers: tuple[tuple[str, tuple[int, ...]], ...] = eqx.field(static=True, default=())
 
     @property
     def size(self) -> int:
-        return self.blocks * sum(len(entry.indices[0]) for entry in self.entries) + self.readout_size
+        overlaps = self.blocks * sum(len(entry.indices[0]) for entry in self.entries)
+        return overlaps + self.readout_size + sum(math.prod(shape) for _, shape in self.numbers)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -378,7 +396,12 @@ class Coordinates(eqx.Module):
             for block in blocks
             for i, j in zip(*entry.indices, strict=True)
         ]
-        return (*found, *(f"readout[{i}]" for i in range(self.readout_size)))
+        numbers = [
+            name + (f"[{','.join(map(str, index))}]" if index else "")
+            for name, shape in self.numbers
+            for index in np.ndindex(shape)
+        ]
+        return (*found, *(f"readout[{i}]" for i in range(self.readout_size)), *numbers)
 
     def pack(self, state: State) -> Float[Array, "*batch n"]:
         """The coordinates of a State (or of an increment of it)."""
@@ -386,6 +409,9 @@ class Coordinates(eqx.Module):
         if self.readout_size:
             assert state.readout is not None
             parts.append(state.readout)
+        for name, shape in self.numbers:
+            measured = state.numbers[name]
+            parts.append(measured.reshape(*measured.shape[: measured.ndim - len(shape)], -1))
         return jnp.concatenate(parts, axis=-1)
 
     def unpack(self, vector: Float[Array, "*batch n"], like: State) -> State:
@@ -401,10 +427,16 @@ class Coordinates(eqx.Module):
             begin = end
         readout = like.readout
         if self.readout_size:
-            readout = vector[..., begin:]
+            readout = vector[..., begin : begin + self.readout_size]
         elif readout is not None:
             readout = jnp.broadcast_to(readout, (*batch, readout.shape[-1]))
-        return State.of(overlaps, readout)
+        begin += self.readout_size
+        numbers = {}
+        for name, shape in self.numbers:
+            end = begin + math.prod(shape)
+            numbers[name] = vector[..., begin:end].reshape(*batch, *shape)
+            begin = end
+        return State.of(overlaps, readout, numbers)
 
 
 class WideCoordinates(eqx.Module):

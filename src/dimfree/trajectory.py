@@ -151,6 +151,11 @@ class Trajectory(eqx.Module):
         }
         if self.state.readout is not None:
             names["readout"] = ((*axes, "readout_index"), self.state.readout)
+        if isinstance(state, State):
+            ranks = {0: (), 2: ("block", "student")}
+            names |= {
+                name: ((*axes, *ranks[numbers.ndim - len(axes)]), numbers) for name, numbers in state.numbers.items()
+            }
         if self.training_loss is not None:
             names["training_loss"] = (axes, self.training_loss)
         coordinates: dict[str, Any] = {self.clock: np.asarray(self.alpha)}

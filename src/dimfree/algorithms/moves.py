@@ -1,5 +1,6 @@
 """A step of all vectors, stated once: what it does to their overlaps and to the vectors themselves follows."""
 
+import dataclasses
 from collections.abc import Mapping
 
 import equinox as eqx
@@ -7,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..problems.base import Moments
-from ..state import Pair, State
+from ..state import STUDENTS, Pair, State
 
 Number = Float[Array, ""] | float
 
@@ -19,18 +20,21 @@ class Move(eqx.Module):
 
     with g the gradient of the batch, one row for each student. Entries of the matrices are numbers between families of
     vectors. With J = 0 a step changes the overlaps by order 1/d, and they have a limit of their own; a memory of a few
-    steps, J, has none in this form.
+    steps, J, has none in this form. The gradient is taken at the students, or at another point made of all vectors.
 
     **Attributes:**
 
     - `drag`: K, by (family that moves, family it is moved along).
     - `pull`: C, by the family that moves.
     - `jump`: J, likewise; empty where a step is the identity at 1/d = 0.
+    - `point`: where the gradient is taken, as a sum of families times numbers, that of the students not zero; empty
+      where it is at the students.
     """
 
     drag: Mapping[Pair, Number]
     pull: Mapping[str, Number]
     jump: Mapping[Pair, Number] = eqx.field(default_factory=dict)
+    point: Mapping[str, Number] = eqx.field(default_factory=dict)
 
     def row(self, family: str, inverse_d: Number) -> dict[str, Number]:
         """The row of I + J + K/d that makes a family, without zeros."""
@@ -44,6 +48,37 @@ class Move(eqx.Module):
     def rests(self, family: str) -> bool:
         """Whether a family stays where it is."""
         return family not in self.pull and all(family != moved for moved, _ in (*self.drag, *self.jump))
+
+    def seen(self, state: State) -> State:
+        """The State with the point where the gradient is taken in the place of the students."""
+        if not self.point:
+            return state
+
+        def row(family: str) -> Mapping[str, Number]:
+            return self.point if family == STUDENTS else {family: 1.0}
+
+        overlaps = {
+            (one, other): sum(
+                (a * b * state.blocks_of(f, g) for f, a in row(one).items() for g, b in row(other).items()),
+                jnp.zeros(()),
+            )
+            for one, other in state.overlaps
+        }
+        return State.of(overlaps, state.readout, state.numbers)
+
+    def along_students(self, moments: Moments) -> Moments:
+        """Moments with the students in the place of the point where the gradient is taken."""
+        if not self.point:
+            return moments
+        others = (number * moments.along(family) for family, number in self.point.items() if family != STUDENTS)
+        student = (moments.student - sum(others, jnp.zeros(()))) / self.point[STUDENTS]
+        return dataclasses.replace(moments, student=student)
+
+    def point_of(self, vectors: dict[str, Float[Array, "_ d"]]) -> Float[Array, "p d"]:
+        """The point where the gradient is taken."""
+        if not self.point:
+            return vectors[STUDENTS]
+        return sum((number * vectors[family] for family, number in self.point.items()), jnp.zeros(()))
 
     def overlaps(self, state: State, moments: Moments, inverse_d: Number) -> dict[Pair, Float[Array, "blocks _ _"]]:
         r"""The overlaps after the step, exactly.
@@ -121,7 +156,7 @@ def with_vectors(state: State, own: Mapping[str, str | None]) -> State:
             return jnp.zeros((*like.shape[:-2], rows, columns))
         return state.blocks_of(first, second)
 
-    return State.of({pair: blocks(*pair) for pair in pairs_of(list(source))}, state.readout)
+    return State.of({pair: blocks(*pair) for pair in pairs_of(list(source))}, state.readout, state.numbers)
 
 
 def pairs_of(families: list[str]) -> list[Pair]:

@@ -20,7 +20,8 @@ class OnlineAlgorithm(eqx.Module):
     """What algorithms that use each sample once have in common: a `Move`, from which everything else follows.
 
     A new algorithm states its `move`, and the vectors of its own where it has any (`own`). What it does to the slopes
-    of the loss before they are used, such as clipping, is `used_slopes`.
+    of the loss before they are used, such as clipping, is `used_slopes`. Where it chooses steps by what it measures of
+    the gradient, it says what that is (`measured`), how it changes (`remeasured`), and what follows (`at`).
     """
 
     batch_size: eqx.AbstractVar[int]
@@ -42,6 +43,27 @@ class OnlineAlgorithm(eqx.Module):
     def own(self) -> dict[str, str | None]:
         """The algorithm's own vectors, one for each student: by name, the family that they start as, or None (zero)."""
         return {}
+
+    def measured(self, blocks: int, width: int) -> dict[str, Float[Array, "..."]]:
+        """What the algorithm measures to choose its steps by: numbers, by name, as they start.
+
+        Of shape (), or (blocks, width) where there is one for each block of the inputs' spectrum and each student.
+        """
+        return {}
+
+    def remeasured(
+        self,
+        numbers: dict[str, Float[Array, "..."]],
+        square: Float[Array, "*blocks p p"],
+        inverse_d: Float[Array, ""] | float,
+        alpha: Float[Array, ""],
+    ) -> dict[str, Float[Array, "..."]]:
+        """What it measures, with a gradient that has these products with itself (in each block), before it steps."""
+        return numbers
+
+    def at(self, alpha: Float[Array, ""], numbers: dict[str, Float[Array, "..."]]) -> "OnlineAlgorithm":
+        """The algorithm at one moment: rates in the place of schedules, and of what depends on what it measures."""
+        return jax.tree.map(lambda rate: rate_at(rate, alpha), self, is_leaf=lambda leaf: isinstance(leaf, Schedule))
 
     def used_slopes(
         self,
@@ -79,8 +101,17 @@ class OnlineAlgorithm(eqx.Module):
     # What follows from it.
 
     def begin(self, state: State) -> State:
-        """The State with the algorithm's own vectors, where it does not have them yet."""
-        return with_vectors(state, self.own)
+        """The State with the algorithm's own vectors and numbers, where it does not have them yet."""
+        state = with_vectors(state, self.own)
+        measured = self.measured(state.blocks, state.width).items()
+        new = {name: jnp.broadcast_to(start, (*state.batch_shape, *start.shape)) for name, start in measured}
+        return State.of(state.overlaps, state.readout, new | state.numbers)
+
+    def seen(self, state: State, alpha: Float[Array, ""] | float) -> tuple[State, "OnlineAlgorithm | None"]:
+        """What a loss sees: the State at the point where the gradient is taken, and what changes the slopes there."""
+        alpha = jnp.asarray(alpha, float)
+        now = self.at(alpha, state.numbers)
+        return now.move(alpha).seen(state), now.transform
 
     def step(
         self, state: State, moments: Moments, inverse_d: Float[Array, ""] | float, alpha: Float[Array, ""]
@@ -90,14 +121,17 @@ class OnlineAlgorithm(eqx.Module):
         **Arguments:**
 
         - `state`: the State before.
-        - `moments`: of the batch, with `square` summed over the pairs of its samples.
+        - `moments`: of the batch at the point where the gradient is taken (`seen`), with `square` summed over the pairs
+          of its samples.
         - `inverse_d`: 1/d.
         - `alpha`: the clock, for schedules.
         """
-        overlaps = self.move(alpha).overlaps(state, moments, inverse_d)
+        numbers = self.remeasured(state.numbers, moments.square, inverse_d, alpha)
+        move = self.at(alpha, numbers).move(alpha)
+        overlaps = move.overlaps(state, move.along_students(moments), inverse_d)
         if self.sphere:
             overlaps = normalised_overlaps(overlaps, STUDENTS)
-        return State.of(overlaps, self._move_readout(state.readout, moments.readout, inverse_d, alpha))
+        return State.of(overlaps, self._move_readout(state.readout, moments.readout, inverse_d, alpha), numbers)
 
     def step_vectors(
         self,
@@ -152,7 +186,8 @@ class OnlineAlgorithm(eqx.Module):
             for pair in pairs_of([STUDENTS, TEACHERS, *sorted(self.own)])
             if pair != (TEACHERS, TEACHERS)
         )
-        return Coordinates(entries, blocks, size)
+        numbers = tuple((name, start.shape) for name, start in self.measured(blocks, problem.width).items())
+        return Coordinates(entries, blocks, size, numbers)
 
 
 class OnlineSGD(OnlineAlgorithm):

@@ -123,11 +123,11 @@ class FrozenAverages(diffrax.AbstractAdaptiveSolver):
 
         def corrected(fields):
             last = force(predicted, self.limit.drift_seen(t1, values, args, fields))
-            return last, self.limit.fields(at(propagated(start, exponents, h, with_last(last)[0])), args)
+            return last, self.limit.fields(t1, at(propagated(start, exponents, h, with_last(last)[0])), args)
 
         # Blocks at rest follow the fields at once, and the fields are made of them: one step of Newton's method, in as
         # many dimensions as there are fields, whatever the number of blocks.
-        expected = self.limit.fields(values, args)
+        expected = self.limit.fields(t1, values, args)
         (last, found), pushforward = jax.linearize(corrected, expected)
         lasts, founds = jax.vmap(pushforward)(jnp.eye(len(expected)))
         change = jnp.linalg.solve(jnp.eye(len(expected)) - founds.T, found - expected)

@@ -33,8 +33,9 @@ def increment_covariance(mean: MeanLimit, alpha: Float[Array, ""] | float, state
     """
     problem, algorithm = mean.problem, mean.algorithm
     state = mean.begun(state)
-    averaging, transform = mean.averaging.loosened(), algorithm.transform
-    fields, unseen = problem.inputs.fields(state), _Unseen.of(problem.inputs, state)
+    averaging = mean.averaging.loosened()
+    seen, transform = algorithm.seen(state, alpha)
+    fields, unseen = problem.inputs.fields(seen), _Unseen.of(problem.inputs, seen)
     parameters = (problem, algorithm, state, unseen, jnp.asarray(alpha, float))
     covariance = problem.increment_covariance(_increment, parameters, fields, averaging, transform)
     if not unseen.regression:

@@ -92,7 +92,7 @@ class MeanLimit(Limit[Trajectory]):
     def drift(self, alpha: Float[Array, ""] | float, state: State) -> State:
         """The derivative of the State with respect to alpha."""
         state = self.begun(state)
-        return self._drift(alpha, state, mean_moments(self.problem, self.algorithm, state, self.averaging))
+        return self._drift(alpha, state, mean_moments(self.problem, self.algorithm, alpha, state, self.averaging))
 
     def begun(self, state: State) -> State:
         """A user's State with all that moves."""
@@ -121,34 +121,41 @@ class MeanLimit(Limit[Trajectory]):
         each grows or decays at a rate of its own.
         """
         state, inputs, p = self.coordinates.unpack(values, like), self.problem.inputs, self.problem.width
-        drift, sensitivity = self._seen_drift(alpha, state, inputs.fields(state))
+        drift, sensitivity = self._seen_drift(alpha, state, self._fields(alpha, state))
         curvature, toward = sensitivity[:, :p], sensitivity[:, p:]
         curvatures, turn = jnp.linalg.eigh((curvature + curvature.T) / 2)
-        move = self.algorithm.move(jnp.asarray(alpha, float))
-        pull = move.pull[STUDENTS] * inputs.eigenvalues[:, None]
-        rates = {
-            family: jnp.full(state.blocks_of(family, family).shape[:-1], move.drag.get((family, family), 0.0))
-            for family in state.families
-        }
-        rates[STUDENTS] = rates[STUDENTS] + pull * curvatures
+        move = self.algorithm.at(jnp.asarray(alpha, float), state.numbers).move(jnp.asarray(alpha, float))
+        pull, point = move.pull[STUDENTS] * inputs.eigenvalues[:, None], move.point or {STUDENTS: 1.0}
+
+        def own_rate(family: str) -> Float[Array, "blocks _"]:
+            drag = jnp.full(state.blocks_of(family, family).shape[:-1], move.drag.get((family, family), 0.0))
+            if family not in point or family not in move.pull:
+                return drag
+            return drag + point[family] * move.pull[family] * inputs.eigenvalues[:, None] * curvatures
+
+        rates = {family: own_rate(family) for family in state.families}
         # Where a student hardly moves it comes to rest too far away to be seen from there.
         floor = _HARDLY * jnp.max(jnp.abs(rates[STUDENTS]), axis=1, keepdims=True) + 1e-300
         damped = rates[STUDENTS] / (rates[STUDENTS] ** 2 + floor**2)
         rest = -(damped * pull)[:, :, None] * (turn.T @ toward)
         overlaps = {(a, b): rates[a][:, :, None] + rates[b][:, None, :] for a, b in state.overlaps}
         readout = None if state.readout is None else jnp.zeros_like(state.readout)
-        diagonal = self.coordinates.pack(State.of(overlaps, readout)) / self.algorithm.batch_size
+        still = jax.tree.map(jnp.zeros_like, state.numbers)
+        diagonal = self.coordinates.pack(State.of(overlaps, readout, still)) / self.algorithm.batch_size
         # The solution does not depend on how it is taken apart, and eigenvectors have no derivatives where two agree.
         return self.coordinates.pack(drift), jax.lax.stop_gradient(Frozen(turn, rest, diagonal))
 
-    def fields(self, values: Float[Array, " n"], like: State) -> Float[Array, " m"]:
+    def fields(self, alpha, values: Float[Array, " n"], like: State) -> Float[Array, " m"]:
         """The covariances of the fields that move: all that averages depend on."""
-        return self._field_coordinates.pack(self.problem.inputs.fields(self.coordinates.unpack(values, like)))
+        return self._field_coordinates.pack(self._fields(alpha, self.coordinates.unpack(values, like)))
+
+    def _fields(self, alpha, state: State) -> State:
+        return self.problem.inputs.fields(self.algorithm.seen(state, alpha)[0])
 
     def drift_seen(self, alpha, values: Float[Array, " n"], like: State, fields: Float[Array, " m"]):
         """The drift on the coordinates with averages over fields of other covariances."""
         state = self.coordinates.unpack(values, like)
-        seen = self._field_coordinates.unpack(fields, self.problem.inputs.fields(state))
+        seen = self._field_coordinates.unpack(fields, self._fields(alpha, state))
         return self.coordinates.pack(self._seen_drift(alpha, state, seen)[0])
 
     @property
@@ -160,10 +167,10 @@ class MeanLimit(Limit[Trajectory]):
 
     def _seen_drift(self, alpha, state: State, fields: State) -> tuple[State, Float[Array, "p r"]]:
         """The drift with averages over these fields, and the mean derivative of the slopes by them."""
-        moments = self.problem.mean_moments(fields, self.averaging, self.algorithm.transform)
-        sensitivity = self.problem.sensitivity(fields, moments, self.algorithm.transform)
-        moments = self.problem.inputs.in_blocks(moments, lambda: sensitivity, state)
-        return self._drift(alpha, state, moments), sensitivity
+        seen, transform = self.algorithm.seen(state, alpha)
+        moments = self.problem.mean_moments(fields, self.averaging, transform)
+        sensitivity = self.problem.sensitivity(fields, moments, transform)
+        return self._drift(alpha, state, self.problem.inputs.in_blocks(moments, lambda: sensitivity, seen)), sensitivity
 
     def seen_from(self, frozen: Frozen, values: Float[Array, " n"], like: State) -> Float[Array, " n"]:
         """Coordinates in the basis, and from the point of rest, of a `Frozen`."""
@@ -187,7 +194,7 @@ class MeanLimit(Limit[Trajectory]):
                 for second, b in rows[other].items()
             ]
             overlaps[one, other] = sum(parts, jnp.zeros(()))
-        return self.coordinates.pack(State.of(overlaps, state.readout))
+        return self.coordinates.pack(State.of(overlaps, state.readout, state.numbers))
 
     def expectation_error(self, state: State, alpha: float = 0.0) -> Float[Array, ""]:
         """Estimated error of the drift at this State from the quadrature: largest entry; zero for closed forms.
@@ -216,7 +223,7 @@ class MeanLimit(Limit[Trajectory]):
     @eqx.filter_jit
     def _drift_and_size(self, alpha, state: State) -> tuple[Float[Array, " n"], Float[Array, ""]]:
         state, inputs = self.begun(state), self.problem.inputs
-        moments = mean_moments(self.problem, self.algorithm, state, self.averaging)
+        moments = mean_moments(self.problem, self.algorithm, alpha, state, self.averaging)
         # Of the slopes, what is averaged is what a block with all of the trace would have.
         square = moments.square if moments.square.ndim == 3 else moments.square[None]
         trace = jnp.sum(inputs.fractions * inputs.eigenvalues)
@@ -238,7 +245,8 @@ class MeanLimit(Limit[Trajectory]):
         none = jax.tree.map(jnp.zeros_like, linear)
         square = Moments(none.student, none.teacher, square, moments.readout, none.own)
         still = jax.tree.map(jnp.zeros_like, state.overlaps)
-        still = State.of(still | {(teachers, teachers): state.overlaps[teachers, teachers]}, state.readout)
+        still[teachers, teachers] = state.overlaps[teachers, teachers]
+        still = State.of(still, state.readout, state.numbers)
         parts = [self.coordinates.pack(self._drift(alpha, still, part)) for part in (linear, square)]
         size = sum((jnp.max(jnp.abs(part)) for part in parts), jnp.zeros(()))
         return self.coordinates.pack(self._drift(alpha, state, moments)), size
@@ -249,14 +257,15 @@ def _evaluated(limit: MeanLimit, start: State):
     return limit.evaluated(jnp.zeros(()), limit.coordinates.pack(start), start)
 
 
-def mean_moments(problem: Problem, algorithm: OnlineAlgorithm, state: State, averaging: Averaging) -> Moments:
+def mean_moments(problem: Problem, algorithm: OnlineAlgorithm, alpha, state: State, averaging: Averaging) -> Moments:
     r"""The mean of `Moments` with all vectors of the State.
 
     With those that the loss does not see, by Stein's lemma: $\mathbb{E}[s f] = A \, \text{Cov}(u, f)$.
     """
-    fields = problem.inputs.fields(state)
-    moments = problem.mean_moments(fields, averaging, algorithm.transform)
-    return problem.inputs.in_blocks(moments, lambda: problem.sensitivity(fields, moments, algorithm.transform), state)
+    seen, transform = algorithm.seen(state, alpha)
+    fields = problem.inputs.fields(seen)
+    moments = problem.mean_moments(fields, averaging, transform)
+    return problem.inputs.in_blocks(moments, lambda: problem.sensitivity(fields, moments, transform), seen)
 
 
 def ode(

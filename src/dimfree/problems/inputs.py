@@ -103,7 +103,7 @@ class Inputs(eqx.Module):
         if state.blocks == self.blocks:
             return state
         overlaps = {pair: self.masses(blocks[..., 0, :, :]) for pair, blocks in state.overlaps.items()}
-        return State.of(overlaps, state.readout)
+        return State.of(overlaps, state.readout, state.numbers)
 
     def effective_dimension(self, d: int) -> Float[Array, ""]:
         r"""$(\text{tr}\,\Sigma)^2 / \text{tr}\,\Sigma^2$ in dimension d: over how many dimensions the trace is spread.

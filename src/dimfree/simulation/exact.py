@@ -50,5 +50,6 @@ def advance(
     alpha: Float[Array, ""],
 ) -> tuple[State, Array]:
     """One step of SGD in dimension d on the State; its law is exactly that of SGD on the vectors."""
-    moments, bounded = problem.exact_moments(state, draws, d, algorithm.transform)
+    seen, transform = algorithm.seen(state, alpha)
+    moments, bounded = problem.exact_moments(seen, draws, d, transform)
     return algorithm.step(state, moments, 1 / d, alpha), bounded

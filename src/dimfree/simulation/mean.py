@@ -62,7 +62,8 @@ def exact_mean(
             f"{problem!r} has slopes that are not linear in Gaussian fields; the mean of its runs does not close. "
             "dimfree.simulate has their law, dimfree.ode the limit."
         )
-    if algorithm.sphere or algorithm.transform is not None or algorithm.readout_rate is not None:
+    nonlinear = algorithm.transform is not None or algorithm.measured(1, 1)
+    if algorithm.sphere or nonlinear or algorithm.readout_rate is not None:
         raise InvalidInput(
             f"{algorithm!r} does not move overlaps linearly; leave out sphere and readout_rate, or use "
             "dimfree.simulate."
@@ -102,7 +103,9 @@ def _means(
     batch = algorithm.batch_size
 
     def step(number, state: State) -> State:
-        return algorithm.step(state, _mean_moments(problem, algorithm, state, d), 1 / d, number * batch / d)
+        alpha = number * batch / d
+        moments = _mean_moments(problem, algorithm.seen(state, alpha)[0], batch, d)
+        return algorithm.step(state, moments, 1 / d, alpha)
 
     def interval(carry, end):
         now, state = carry
@@ -112,9 +115,9 @@ def _means(
     return jax.lax.scan(interval, (jnp.zeros_like(save_steps[0]), start), save_steps)[1]
 
 
-def _mean_moments(problem: FieldProblem, algorithm: OnlineAlgorithm, state: State, d: Float[Array, ""]) -> Moments:
+def _mean_moments(problem: FieldProblem, state: State, batch: int, d: Float[Array, ""]) -> Moments:
     """The mean `Moments` of a batch in dimension d."""
-    inputs, batch = problem.inputs, algorithm.batch_size
+    inputs = problem.inputs
     fields = inputs.fields(state)
     moments = problem.mean_moments(fields, averaging(None, TOLERANCE))
     sensitivity = problem.sensitivity(fields, moments)

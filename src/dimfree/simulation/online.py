@@ -119,17 +119,17 @@ class _Job(eqx.Module):
 
         def load(run):
             state = jax.tree.map(lambda leaf: leaf[run], states)
-            return vectors.embed(state, problem.inputs, d), state.readout
+            return vectors.embed(state, problem.inputs, d), state.readout, state.numbers
 
         def advance(moving, draws, step):
-            now, readout = moving
-            return vectors.advance(problem, algorithm, now, readout, draws, step * batch / d)
+            now, readout, numbers = moving
+            return vectors.advance(problem, algorithm, now, readout, numbers, draws, step * batch / d)
 
         return {
             "load": load,
             "draw": lambda key: vectors.draw(key, problem, batch, d),
             "advance": jax.vmap(advance),
-            "observe": lambda moving: vectors.observe(moving[0], moving[1], problem.inputs),
+            "observe": lambda moving: vectors.observe(moving[0], moving[1], problem.inputs, moving[2]),
             "block": 1,
         }
 

@@ -74,17 +74,26 @@ def advance(
     algorithm: OnlineAlgorithm,
     vectors: dict[str, Float[Array, "_ d"]],
     readout: Float[Array, " n"] | None,
+    numbers: dict[str, Float[Array, "..."]],
     draws: Draws,
     alpha: Float[Array, ""],
-) -> tuple[tuple[dict[str, Float[Array, "_ d"]], Float[Array, " n"] | None], Array]:
-    """One step of SGD on the vectors."""
+) -> tuple[tuple, Array]:
+    """One step of SGD on the vectors, the readout, and what the algorithm measures."""
+    now = algorithm.at(alpha, numbers)
     gradient, readout_gradient, bounded = problem.vector_gradient(
-        vectors[STUDENTS], vectors[TEACHERS], readout, draws, algorithm.transform
+        now.move(alpha).point_of(vectors), vectors[TEACHERS], readout, draws, now.transform
     )
-    return algorithm.step_vectors(vectors, readout, gradient, readout_gradient, alpha), bounded
+    numbers = algorithm.remeasured(numbers, gradient @ gradient.T, 1 / gradient.shape[-1], alpha)
+    now = algorithm.at(alpha, numbers)
+    return (*now.step_vectors(vectors, readout, gradient, readout_gradient, alpha), numbers), bounded
 
 
-def observe(vectors: dict[str, Float[Array, "_ d"]], readout: Float[Array, " n"] | None, inputs: Inputs) -> State:
+def observe(
+    vectors: dict[str, Float[Array, "_ d"]],
+    readout: Float[Array, " n"] | None,
+    inputs: Inputs,
+    numbers: dict[str, Float[Array, "..."]] | None = None,
+) -> State:
     """The overlaps of the vectors, in each block of the inputs' spectrum."""
     families = [STUDENTS, TEACHERS, *sorted(set(vectors) - {STUDENTS, TEACHERS})]
     d = vectors[STUDENTS].shape[-1]
@@ -95,4 +104,4 @@ def observe(vectors: dict[str, Float[Array, "_ d"]], readout: Float[Array, " n"]
         products = vectors[one].T[:, :, None] * vectors[other].T[:, None] / d
         return jax.ops.segment_sum(products, block_of_coordinate(inputs, d), inputs.blocks, indices_are_sorted=True)
 
-    return State.of({pair: blocks(*pair) for pair in pairs_of(families)}, readout)
+    return State.of({pair: blocks(*pair) for pair in pairs_of(families)}, readout, numbers)

@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+import jax.numpy as jnp
+
 from .. import extras
 from ..algorithms.online import OnlineAlgorithm, check_online
 from ..errors import InvalidInput, shown
@@ -63,6 +65,11 @@ def equations(
             "numbers."
         )
     algorithm = algorithm.slow
+    if algorithm.measured(1, 1) or algorithm.move(jnp.zeros(())).point:
+        raise InvalidInput(
+            f"Equations of {algorithm!r} are not written: they are for gradients at the weights, and rates that do not "
+            "depend on what an algorithm measures. dimfree.ode has the limit in numbers."
+        )
     if limit not in LIMITS:
         raise InvalidInput(f"limit = {shown(limit)} was given; choose one of {', '.join(LIMITS)}.")
     if sizes not in (None, "symbolic", "given"):
