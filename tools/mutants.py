@@ -37,6 +37,7 @@ LAW = "tests/test_exact_in_law.py"
 REFERENCE = "tests/test_reference.py"
 AVERAGES = "tests/gaussian/test_averages.py"
 MEMORY = "tests/test_momentum.py"
+SLOPES = "tests/test_slopes.py"
 SPECTRUM = "tests/test_spectrum.py"
 MUTANTS = (
     # A step on overlaps.
@@ -78,8 +79,8 @@ MUTANTS = (
     Mutant(
         "the readout moves twice as fast",
         "algorithms/online.py",
-        "return readout - inverse_d * rate_at(self.readout_rate, alpha) * (gradient + self.ridge * readout)",
-        "return readout - 2 * inverse_d * rate_at(self.readout_rate, alpha) * (gradient + self.ridge * readout)",
+        "return readout - inverse_d * rate * (gradient + ridge * readout)",
+        "return readout - 2 * inverse_d * rate * (gradient + ridge * readout)",
         f"{REFERENCE} {SQUARE}",
     ),
     Mutant(
@@ -389,22 +390,22 @@ MUTANTS = (
     Mutant(
         "the momentum pushes the weights uphill",
         "algorithms/memory.py",
-        "(STUDENTS, MOMENTUM): -rate_at(self.momentum_rate, alpha)",
-        "(STUDENTS, MOMENTUM): rate_at(self.momentum_rate, alpha)",
+        "(STUDENTS, family): -rate_at(momentum_rate, alpha)",
+        "(STUDENTS, family): rate_at(momentum_rate, alpha)",
         f"{MEMORY}::test_momentum_against_a_loop_in_numpy",
     ),
     Mutant(
         "the momentum does not see the ridge",
         "algorithms/memory.py",
-        "            (MOMENTUM, STUDENTS): self.ridge,\n",
+        "                (family, STUDENTS): ridge,\n",
         "",
         f"{MEMORY}::test_momentum_against_a_loop_in_numpy",
     ),
     Mutant(
         "a fixed momentum is SGD at its own rate",
         "algorithms/memory.py",
-        "rate / kept",
-        "rate",
+        "return rate_at(self.rate, alpha) / (1 - rate_at(self.momentum, alpha))",
+        "return rate_at(self.rate, alpha)",
         f"{MEMORY}::test_heavy_ball_becomes_sgd_at_a_larger_rate",
     ),
     Mutant(
@@ -507,6 +508,70 @@ MUTANTS = (
         "with_last(last + change @ lasts)",
         "with_last(last)",
         "tests/test_frozen_averages.py -k nine_decades",
+    ),
+    Mutant(
+        "the gradient is taken at the weights, whatever the point",
+        "algorithms/moves.py",
+        "return self.point if family == STUDENTS else {family: 1.0}",
+        "return {family: 1.0}",
+        f"{SLOPES} -k law_of_overlaps",
+    ),
+    Mutant(
+        "what the gradient has along the average counts as along the weights",
+        "algorithms/moves.py",
+        "student = (moments.student - sum(others, jnp.zeros(()))) / self.point[STUDENTS]",
+        "student = moments.student",
+        f"{SLOPES} -k law_of_overlaps",
+    ),
+    Mutant(
+        "of two steps on a batch only the second counts",
+        "algorithms/slopes.py",
+        "return rate / number(self.learning_rate) * first + slopes(self._moved(fields, gram, first, rate))",
+        "return slopes(self._moved(fields, gram, first, rate))",
+        f"{SLOPES} -k 'numpy and repeated'",
+    ),
+    Mutant(
+        "the ridge acts once in two steps",
+        "algorithms/slopes.py",
+        "-(first + rate) * ridge}",
+        "-rate * ridge}",
+        f"{SLOPES} -k 'numpy and repeated'",
+    ),
+    Mutant(
+        "a gradient is clipped by its slopes, whatever the length of the input",
+        "algorithms/slopes.py",
+        "return jnp.sum((slopes @ slopes.T) * gram) / slopes.shape[0] ** 2",
+        "return jnp.sum((slopes @ slopes.T) * jnp.eye(slopes.shape[0])) / slopes.shape[0] ** 2",
+        f"{SLOPES} -k 'numpy and normalised'",
+    ),
+    Mutant(
+        "a batch is clipped in the limit as if inputs were isotropic",
+        "problems/field_problem.py",
+        "gram = problem.inputs.trace * jnp.eye(len(samples))",
+        "gram = jnp.eye(len(samples))",
+        f"{SLOPES} -k together",
+    ),
+    Mutant(
+        "AdaGrad sums twice what it sees",
+        "algorithms/norms.py",
+        "numbers[GRADIENT_SQUARE] + inverse_d * _total(square)",
+        "numbers[GRADIENT_SQUARE] + 2 * inverse_d * _total(square)",
+        f"{SLOPES} -k 'numpy and AdaGrad'",
+    ),
+    Mutant(
+        "clipped gradients do not lower the norm that they are clipped by",
+        "algorithms/norms.py",
+        "numbers[GRADIENT_SQUARE] + lost * (_total(square) - numbers[GRADIENT_SQUARE])",
+        "numbers[GRADIENT_SQUARE] + lost * _total(square)",
+        f"{SLOPES} -k 'numpy and adaptive'",
+    ),
+    Mutant(
+        "an average has the overlaps of evenly spread vectors",
+        "state.py",
+        "(STUDENTS, STUDENTS): self.blocks_of(family, family),",
+        "(STUDENTS, STUDENTS): jnp.broadcast_to(jnp.mean(self.blocks_of(family, family), -3, keepdims=True), "
+        "self.blocks_of(family, family).shape),",
+        f"{SLOPES} -k risk_of_an_average",
     ),
 )
 

@@ -65,6 +65,16 @@ PUBLIC: dict[str, Entry] = {
     "PiecewiseLinear": Entry("algorithms"),
     "Momentum": _algorithm("Momentum"),
     "HeavyBall": _algorithm("HeavyBall"),
+    "AdaGradNorm": _algorithm("AdaGradNorm"),
+    "RMSNorm": _algorithm("RMSNorm"),
+    "Repeated": _algorithm(beside=("repeated", "first_rate")),
+    "MovedGradient": _algorithm(beside=("moved", "distance")),
+    "SharpnessAware": _algorithm(beside=("sharpness", "radius")),
+    "ClippedSlopes": _algorithm(beside=("clip_slopes", "largest")),
+    "Clipped": _algorithm(beside=("clip", "norm")),
+    "AdaptiveClip": _algorithm(beside=("adaptive_clip", "factor")),
+    "NormalisedGradient": _algorithm(beside=("normalise", "norm")),
+    "ScheduleFree": _algorithm(beside=("schedule_free", "interpolation")),
     "Averaged": _algorithm(beside=("average", "forgetting")),
     "WeightDecay": _algorithm(beside=("weight_decay", "decay")),
     "GradientDescent": _algorithm("GradientDescent"),
@@ -150,8 +160,9 @@ def stated(kind: Kind) -> tuple[str, ...]:
 BESIDE = {entry.beside[0]: (name, entry.beside[1]) for name, entry in PUBLIC.items() if entry.beside}
 
 
-# Arguments that are lists of numbers.
+# Arguments that are lists of numbers, and those that may be one.
 _LISTS = {"means", "labels", "probabilities", "readout", "teacher_readout", "eigenvalues", "fractions"}
+_MAY_BE_LISTS = {("Mixture", "snr"), ("Momentum", "momentum_rate"), ("Momentum", "forgetting")}
 
 
 def dashed(name: str) -> str:
@@ -291,7 +302,7 @@ def _check_plain(name: str, spelled: str, parameter: inspect.Parameter, value: A
     if isinstance(value, dict):
         raise InvalidInput(f"{spelled} = {value!r} was given; write a number, a word, or a list of numbers.")
     if isinstance(value, list):
-        if not (parameter.name in _LISTS or (name, parameter.name) == ("Mixture", "snr")):
+        if not (parameter.name in _LISTS or (name, parameter.name) in _MAY_BE_LISTS):
             raise InvalidInput(f"{spelled} = {value!r} was given; {name} takes no list here, but one number or word.")
         if not _are_numbers(value):
             raise InvalidInput(f"{spelled} = {value!r} was given; write a list of numbers, such as [1, 1, -1].")

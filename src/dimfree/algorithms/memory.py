@@ -1,14 +1,17 @@
 """Algorithms with vectors of their own: momentum, averages of the iterates; and weight decay apart from the rate."""
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..errors import is_concrete, nonnegative_number, require
-from ..state import STUDENTS
-from .moves import Move
+from ..errors import InvalidInput, is_concrete, require, shown
+from ..state import STUDENTS, Pair
+from .moves import Move, Number
 from .online import OnlineAlgorithm, OnlineSGD, check_online
 from .schedules import Schedule, as_rate, rate_at
 
@@ -23,12 +26,16 @@ class Momentum(OnlineSGD):
 
     with g the gradient of the batch and of the penalty, and v = 0 at the start. In a step v is the one before it: the
     other order changes the step by order 1/d, and not the limit; Nesterov's point of evaluation neither. As d grows, v
-    is of the order of w and has a limit of its own, with overlaps `"momentum"` in the State.
+    is of the order of w and has a limit of its own, with overlaps `"momentum"` in the State. A lookahead of order one,
+    the gradient at $w - \text{lookahead} \cdot v$, is another algorithm. Several momenta, each with a rate and a
+    forgetting of its own, are `"momentum"`, `"momentum_2"`, ... in the State.
 
     **Arguments:**
 
     - `learning_rate`: of the gradient itself; `momentum_rate`: of the momentum; `forgetting`: how much of the momentum
-      is lost in a step, times d. Numbers or functions of alpha.
+      is lost in a step, times d. Numbers or functions of alpha: `lambda alpha: 3 / (1 + alpha)` remembers a part of all
+      that was. Lists, one entry for each momentum, where there are several.
+    - `lookahead`: how far along the momentum the gradient is taken, for one momentum; likewise.
     - `batch_size`, `sphere`, `ridge`, `readout_rate`: as for [`OnlineSGD`]; the readout has no momentum.
 
     ??? example
@@ -40,36 +47,66 @@ class Momentum(OnlineSGD):
         (1, 1)
     """
 
-    momentum_rate: Float[Array, ""] | Schedule
-    forgetting: Float[Array, ""] | Schedule
+    momentum_rate: Float[Array, ""] | Schedule | tuple[Float[Array, ""] | Schedule, ...]
+    forgetting: Float[Array, ""] | Schedule | tuple[Float[Array, ""] | Schedule, ...]
+    lookahead: Float[Array, ""] | Schedule | None
 
     def __init__(
         self,
         learning_rate: float | Array | Callable,
-        momentum_rate: float | Array | Callable,
-        forgetting: float | Array | Callable,
+        momentum_rate: float | Array | Callable | Sequence,
+        forgetting: float | Array | Callable | Sequence,
         batch_size: int = 1,
         sphere: bool = False,
-        ridge: float | Array = 0.0,
+        ridge: float | Array | Callable = 0.0,
         readout_rate: float | Array | Callable | None = None,
+        lookahead: float | Array | Callable | None = None,
     ):
         super().__init__(learning_rate, batch_size, sphere, ridge, readout_rate)
-        self.momentum_rate = as_rate(momentum_rate, "momentum_rate")
-        self.forgetting = as_rate(forgetting, "forgetting")
+        self.momentum_rate = _one_or_several(momentum_rate, "momentum_rate")
+        self.forgetting = _one_or_several(forgetting, "forgetting")
+        if len(_several(self.momentum_rate)) != len(_several(self.forgetting)):
+            raise InvalidInput(
+                f"momentum_rate = {shown(momentum_rate)} and forgetting = {shown(forgetting)} were given; give as many "
+                "of the one as of the other, one for each momentum."
+            )
+        self.lookahead = None if lookahead is None else as_rate(lookahead, "lookahead", signed=True)
+        if lookahead is not None and len(_several(self.forgetting)) > 1:
+            raise InvalidInput("lookahead was given, and several momenta; it is along one: give one momentum.")
 
     @property
     def own(self) -> dict[str, str | None]:
-        return {MOMENTUM: None}
+        return dict.fromkeys(self._families)
+
+    @property
+    def _families(self) -> list[str]:
+        return [MOMENTUM if not n else f"{MOMENTUM}_{n + 1}" for n in range(len(_several(self.forgetting)))]
 
     def move(self, alpha: Float[Array, ""]) -> Move:
-        rate = rate_at(self.learning_rate, alpha)
-        drag = {
-            (STUDENTS, STUDENTS): -rate * self.ridge,
-            (STUDENTS, MOMENTUM): -rate_at(self.momentum_rate, alpha),
-            (MOMENTUM, STUDENTS): self.ridge,
-            (MOMENTUM, MOMENTUM): -rate_at(self.forgetting, alpha),
-        }
-        return Move(drag, pull={STUDENTS: -rate, MOMENTUM: jnp.ones(())})
+        rate, ridge = rate_at(self.learning_rate, alpha), rate_at(self.ridge, alpha)
+        drag: dict[Pair, Number] = {(STUDENTS, STUDENTS): -rate * ridge}
+        momenta = zip(self._families, _several(self.momentum_rate), _several(self.forgetting), strict=True)
+        for family, momentum_rate, forgetting in momenta:
+            drag |= {
+                (STUDENTS, family): -rate_at(momentum_rate, alpha),
+                (family, STUDENTS): ridge,
+                (family, family): -rate_at(forgetting, alpha),
+            }
+        pull = {STUDENTS: -rate} | dict.fromkeys(self._families, jnp.ones(()))
+        point = {} if self.lookahead is None else {STUDENTS: 1.0, MOMENTUM: -rate_at(self.lookahead, alpha)}
+        return Move(drag, pull, point=point)
+
+
+def _one_or_several(rate: Any, name: str) -> Any:
+    if isinstance(rate, list | tuple):
+        if not rate:
+            raise InvalidInput(f"{name} = {rate!r} was given; give a number, or one for each momentum.")
+        return tuple(as_rate(each, name) for each in rate)
+    return as_rate(rate, name)
+
+
+def _several(rates: Any) -> tuple:
+    return rates if isinstance(rates, tuple) else (rates,)
 
 
 class HeavyBall(OnlineSGD):
@@ -77,48 +114,56 @@ class HeavyBall(OnlineSGD):
 
     $$ v \leftarrow \text{momentum} \cdot v + g, \qquad w \leftarrow w - \text{learning\_rate} \; v $$
 
+    with Nesterov's gradient at $w - \text{learning\_rate} \cdot \text{momentum} \cdot v$, if asked for.
+
     As d grows, v forgets faster than anything moves: the limit, second-order term and fluctuations included, is that
     of [`OnlineSGD`] at the rate learning_rate / (1 - momentum), and [`ode`], [`sde`] and [`linear_noise`] are those of
     it. [`simulate`] runs the algorithm itself.
 
     **Arguments:**
 
-    - `learning_rate`: a number or a function of alpha; `momentum`: at least 0, less than 1.
+    - `learning_rate`: a number or a function of alpha; `momentum`: at least 0, less than 1, likewise.
     - `batch_size`, `sphere`, `ridge`, `readout_rate`: as for [`OnlineSGD`]; the readout has no momentum.
+    - `nesterov`: whether the gradient is taken where the momentum leads.
     """
 
-    momentum: Float[Array, ""]
+    momentum: Float[Array, ""] | Schedule
+    nesterov: bool = eqx.field(static=True)
 
     def __init__(
         self,
         learning_rate: float | Array | Callable,
-        momentum: float | Array,
+        momentum: float | Array | Callable,
         batch_size: int = 1,
         sphere: bool = False,
-        ridge: float | Array = 0.0,
+        ridge: float | Array | Callable = 0.0,
         readout_rate: float | Array | Callable | None = None,
+        nesterov: bool = False,
     ):
         super().__init__(learning_rate, batch_size, sphere, ridge, readout_rate)
-        nonnegative_number(momentum, "momentum")
-        require(not is_concrete(momentum) or momentum < 1, f"momentum = {momentum} was given; it must be less than 1.")
-        self.momentum = jnp.asarray(momentum, float)
+        self.momentum, self.nesterov = as_rate(momentum, "momentum"), bool(nesterov)
+        with jax.ensure_compile_time_eval():
+            first = rate_at(self.momentum, jnp.zeros(()))
+        require(not is_concrete(first) or first < 1, f"momentum = {shown(momentum)} was given; it must be less than 1.")
 
     @property
     def own(self) -> dict[str, str | None]:
         return {MOMENTUM: None}
 
     def move(self, alpha: Float[Array, ""]) -> Move:
-        rate = rate_at(self.learning_rate, alpha)
+        rate, ridge, momentum = (rate_at(each, alpha) for each in (self.learning_rate, self.ridge, self.momentum))
         return Move(
-            drag={(STUDENTS, STUDENTS): -rate * self.ridge, (MOMENTUM, STUDENTS): self.ridge},
+            drag={(STUDENTS, STUDENTS): -rate * ridge, (MOMENTUM, STUDENTS): ridge},
             pull={STUDENTS: -rate, MOMENTUM: jnp.ones(())},
-            jump={(STUDENTS, MOMENTUM): -rate * self.momentum, (MOMENTUM, MOMENTUM): self.momentum - 1},
+            jump={(STUDENTS, MOMENTUM): -rate * momentum, (MOMENTUM, MOMENTUM): momentum - 1},
+            point={STUDENTS: 1.0, MOMENTUM: -rate * momentum} if self.nesterov else {},
         )
 
     @property
     def slow(self) -> OnlineSGD:
-        rate, kept = self.learning_rate, 1 - self.momentum
-        faster = Scaled(rate, 1 / kept) if isinstance(rate, Schedule) else rate / kept
+        faster = WithMomentum(self.learning_rate, self.momentum)
+        if not any(isinstance(each, Schedule) for each in (faster.rate, faster.momentum)):
+            faster = faster(jnp.zeros(()))
         return _AsGrows(self, OnlineSGD(faster, self.batch_size, self.sphere, self.ridge, self.readout_rate))
 
 
@@ -136,17 +181,17 @@ class _AsGrows(OnlineSGD):
         return f"{self.given!r}, as d grows {sgd!r}"
 
 
-class Scaled(Schedule):
-    """A schedule times a number."""
+class WithMomentum(Schedule):
+    """The rate at which SGD moves as one with a momentum of a few steps does."""
 
-    schedule: Schedule
-    factor: Float[Array, ""]
+    rate: Float[Array, ""] | Schedule
+    momentum: Float[Array, ""] | Schedule
 
     def __call__(self, alpha: Float[Array, ""]) -> Float[Array, ""]:
-        return self.factor * self.schedule(alpha)
+        return rate_at(self.rate, alpha) / (1 - rate_at(self.momentum, alpha))
 
 
-class _Beside(OnlineAlgorithm):
+class Beside(OnlineAlgorithm):
     """An algorithm with something beside it: all that is not said otherwise is that of the algorithm."""
 
     algorithm: OnlineAlgorithm
@@ -164,7 +209,7 @@ class _Beside(OnlineAlgorithm):
         return self.algorithm.learning_rate
 
     @property
-    def ridge(self) -> Float[Array, ""]:
+    def ridge(self) -> Float[Array, ""] | Schedule:
         return self.algorithm.ridge
 
     @property
@@ -180,11 +225,33 @@ class _Beside(OnlineAlgorithm):
         return self.algorithm.transform
 
     @property
+    def joins_batch(self) -> bool:
+        return self.algorithm.joins_batch
+
+    def used_slopes(self, slopes, fields, gram):
+        return self.algorithm.used_slopes(slopes, fields, gram)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return self.algorithm.sources
+
+    def measured(self, blocks: int, width: int):
+        return self.algorithm.measured(blocks, width)
+
+    def remeasured(self, numbers, square, inverse_d, alpha):
+        return self.algorithm.remeasured(numbers, square, inverse_d, alpha)
+
+    def at(self, alpha, numbers) -> OnlineAlgorithm:
+        return eqx.tree_at(
+            lambda beside: beside.algorithm, super().at(alpha, numbers), self.algorithm.at(alpha, numbers)
+        )
+
+    @property
     def slow(self) -> "OnlineAlgorithm":
         return eqx.tree_at(lambda beside: beside.algorithm, self, self.algorithm.slow)
 
 
-class Averaged(_Beside):
+class Averaged(Beside):
     r"""An algorithm, and beside it an average of its iterates.
 
     $$ a \leftarrow a + \frac{\text{forgetting}}{d} (w - a), \qquad a = w \text{ at the start} $$
@@ -213,12 +280,64 @@ class Averaged(_Beside):
 
     def move(self, alpha: Float[Array, ""]) -> Move:
         move, forgetting = self.algorithm.move(alpha), rate_at(self.forgetting, alpha)
-        return Move(
-            {**move.drag, (AVERAGE, AVERAGE): -forgetting, (AVERAGE, STUDENTS): forgetting}, move.pull, move.jump
-        )
+        drag = {**move.drag, (AVERAGE, AVERAGE): -forgetting, (AVERAGE, STUDENTS): forgetting}
+        return dataclasses.replace(move, drag=drag)
 
 
-class WeightDecay(_Beside):
+class ScheduleFree(Averaged):
+    r"""An algorithm with the gradient between its weights and their average, whose risk needs no decay of the rate.
+
+    $$ g = g\big((1 - \text{interpolation}) \, w + \text{interpolation} \; a\big), \qquad
+       a \leftarrow a + \frac{\text{forgetting}}{d} (w - a), \qquad a = w \text{ at the start} $$
+
+    The average is what is learned: `problem.risk(trajectory.state.at("average"))`.
+
+    **Arguments:**
+
+    - `algorithm`: an [`OnlineSGD`], ...
+    - `interpolation`: at least 0, less than 1.
+    - `forgetting`: of the average; 1 / (1 + alpha) if left out, the mean of all iterates, in which the start counts for
+      one of alpha. A number or a function of alpha.
+
+    Defazio et al., NeurIPS 2024.
+
+    ??? example
+        >>> import dimfree
+        >>> free, problem = dimfree.ScheduleFree(dimfree.OnlineSGD(0.5)), dimfree.TwoLayer(1, 1, "erf", noise=0.1)
+        >>> path = dimfree.solve(dimfree.ode(problem, free), dimfree.State(Q=[[1.0]], M=[[0.3]]), 50.0)
+        >>> bool(problem.risk(path.state.at("average"))[-1] < path.risk[-1])
+        True
+    """
+
+    interpolation: Float[Array, ""] | Schedule
+
+    def __init__(
+        self,
+        algorithm: OnlineAlgorithm,
+        interpolation: float | Array | Callable = 0.9,
+        forgetting: float | Array | Callable | None = None,
+    ):
+        super().__init__(algorithm, _since_the_start if forgetting is None else forgetting)
+        self.interpolation = as_rate(interpolation, "interpolation")
+        with jax.ensure_compile_time_eval():
+            first = rate_at(self.interpolation, jnp.zeros(()))
+        words = f"interpolation = {shown(interpolation)} was given; it must be less than 1."
+        require(not is_concrete(first) or first < 1, words)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return (*self.algorithm.sources, "defazio2024")
+
+    def move(self, alpha: Float[Array, ""]) -> Move:
+        share = rate_at(self.interpolation, alpha)
+        return dataclasses.replace(super().move(alpha), point={STUDENTS: 1 - share, AVERAGE: share})
+
+
+def _since_the_start(alpha: Float[Array, ""]) -> Float[Array, ""]:
+    return 1 / (1 + alpha)
+
+
+class WeightDecay(Beside):
     r"""An algorithm, and beside it a decay of the weights that no rate multiplies and no momentum sees.
 
     $$ w \leftarrow \text{step}(w) - \frac{\text{decay}}{d} \, w $$
@@ -241,6 +360,5 @@ class WeightDecay(_Beside):
 
     def move(self, alpha: Float[Array, ""]) -> Move:
         move, itself = self.algorithm.move(alpha), (STUDENTS, STUDENTS)
-        return Move(
-            {**move.drag, itself: move.drag.get(itself, 0.0) - rate_at(self.decay, alpha)}, move.pull, move.jump
-        )
+        drag = {**move.drag, itself: move.drag.get(itself, 0.0) - rate_at(self.decay, alpha)}
+        return dataclasses.replace(move, drag=drag)

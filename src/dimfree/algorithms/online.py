@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..errors import InvalidInput, nonnegative_number, positive_integer, shown
+from ..errors import InvalidInput, positive_integer, shown
 from ..printing import as_call
 from ..problems.base import Moments, Problem
 from ..state import STUDENTS, TEACHERS, Coordinates, Entries, State
@@ -27,7 +27,7 @@ class OnlineAlgorithm(eqx.Module):
     batch_size: eqx.AbstractVar[int]
     sphere: eqx.AbstractVar[bool]
     learning_rate: eqx.AbstractVar[Float[Array, ""] | Schedule]
-    ridge: eqx.AbstractVar[Float[Array, ""]]
+    ridge: eqx.AbstractVar[Float[Array, ""] | Schedule]
     readout_rate: eqx.AbstractVar[Float[Array, ""] | Schedule | None]
 
     @abc.abstractmethod
@@ -86,6 +86,11 @@ class OnlineAlgorithm(eqx.Module):
         return None if type(self).used_slopes is OnlineAlgorithm.used_slopes else self
 
     @property
+    def joins_batch(self) -> bool:
+        """Whether `used_slopes` of a sample depend on the others of its batch, however large d is."""
+        return False
+
+    @property
     def slow(self) -> "OnlineAlgorithm":
         """The algorithm that has the same limit as d grows: this one, where its step is the identity at 1/d = 0."""
         if self.move(jnp.zeros(())).jump:
@@ -94,6 +99,12 @@ class OnlineAlgorithm(eqx.Module):
                 "not known which algorithm it becomes as d grows. Simulate it, or give it a `slow` algorithm."
             )
         return self
+
+    @property
+    def changes(self) -> bool:
+        """Whether any of its rates is a schedule."""
+        leaves = jax.tree.leaves(self, is_leaf=lambda leaf: isinstance(leaf, Schedule))
+        return any(isinstance(leaf, Schedule) for leaf in leaves)
 
     def __repr__(self) -> str:
         return as_call(self)
@@ -151,7 +162,8 @@ class OnlineAlgorithm(eqx.Module):
     def _move_readout(self, readout, gradient, inverse_d, alpha):
         if self.readout_rate is None or readout is None:
             return readout
-        return readout - inverse_d * rate_at(self.readout_rate, alpha) * (gradient + self.ridge * readout)
+        rate, ridge = rate_at(self.readout_rate, alpha), rate_at(self.ridge, alpha)
+        return readout - inverse_d * rate * (gradient + ridge * readout)
 
     def increment(self, state: State, moments: Moments, alpha: Float[Array, ""]) -> State:
         """What one step adds to the State, times d, as d grows: the derivative of `step` at 1/d = 0.
@@ -205,12 +217,12 @@ class OnlineSGD(OnlineAlgorithm):
     - `learning_rate`: a number, or a function of alpha (any JAX function, or a [`PiecewiseLinear`]).
     - `batch_size`: fresh samples in a step, B; a step advances the clock by B/d.
     - `sphere`: whether each student is brought back to norm $\sqrt d$ after each step.
-    - `ridge`: strength of the penalty $\tfrac{\text{ridge}}{2d}\|w\|^2$.
+    - `ridge`: strength of the penalty $\tfrac{\text{ridge}}{2d}\|w\|^2$; a number or a function of alpha.
     - `readout_rate`: a number or a function of alpha; None leaves the readout fixed.
     """
 
     learning_rate: Float[Array, ""] | Schedule
-    ridge: Float[Array, ""]
+    ridge: Float[Array, ""] | Schedule
     readout_rate: Float[Array, ""] | Schedule | None
     batch_size: int = eqx.field(static=True)
     sphere: bool = eqx.field(static=True)
@@ -220,19 +232,18 @@ class OnlineSGD(OnlineAlgorithm):
         learning_rate: float | Array | Callable,
         batch_size: int = 1,
         sphere: bool = False,
-        ridge: float | Array = 0.0,
+        ridge: float | Array | Callable = 0.0,
         readout_rate: float | Array | Callable | None = None,
     ):
         self.learning_rate = as_rate(learning_rate, "learning_rate")
         self.batch_size = positive_integer(batch_size, "batch_size")
         self.sphere = bool(sphere)
-        nonnegative_number(ridge, "ridge")
-        self.ridge = jnp.asarray(ridge, float)
+        self.ridge = as_rate(ridge, "ridge")
         self.readout_rate = None if readout_rate is None else as_rate(readout_rate, "readout_rate")
 
     def move(self, alpha: Float[Array, ""]) -> Move:
         rate = rate_at(self.learning_rate, alpha)
-        return Move(drag={(STUDENTS, STUDENTS): -rate * self.ridge}, pull={STUDENTS: -rate})
+        return Move(drag={(STUDENTS, STUDENTS): -rate * rate_at(self.ridge, alpha)}, pull={STUDENTS: -rate})
 
 
 def check_online(algorithm: object) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, is_concrete, nonnegative_number, real_array, require
+from ..errors import InvalidInput, check_finite, is_concrete, nonnegative_number, real_array, require, shown
 from ..functions import Function, as_function
 from ..printing import as_call
 
@@ -74,8 +74,10 @@ class PiecewiseLinear(Schedule):
         return as_call(self)
 
 
-def as_rate(rate: float | Array | Callable | Schedule, name: str, clock: str = "alpha") -> Array | Schedule:
-    """What a user gave as a rate: a number, a function of the clock, or a Schedule."""
+def as_rate(
+    rate: float | Array | Callable | Schedule, name: str, clock: str = "alpha", *, signed: bool = False
+) -> Array | Schedule:
+    """What a user gave as a rate: a number, a function of the clock, or a Schedule; `signed` if it may be negative."""
     if isinstance(rate, Schedule):
         return rate
     if callable(rate):
@@ -93,13 +95,33 @@ def as_rate(rate: float | Array | Callable | Schedule, name: str, clock: str = "
             first = jnp.asarray(rate(jnp.zeros(())), float)
         if is_concrete(first):
             require(
-                np.isfinite(first) and first >= 0,
+                np.isfinite(first) and (signed or first >= 0),
                 f"The schedule given as {name} is {float(first):g} at {clock} = 0, where every run starts; it must be "
-                f"finite, zero or positive there. 1 / {clock}, for example, becomes 1 / (1 + {clock}).",
+                f"finite{'' if signed else ', zero or positive'} there. 1 / {clock}, for example, becomes "
+                f"1 / (1 + {clock}).",
             )
         return FunctionSchedule(as_function(rate, np.zeros(())))
-    nonnegative_number(rate, name)
-    return jnp.asarray(rate, float)
+    if signed:
+        check_finite(rate, name)
+    else:
+        nonnegative_number(rate, name)
+    return jnp.asarray(real_array(rate, name), float)
+
+
+def positive_rate(rate: float | Array | Callable | Schedule, name: str) -> Array | Schedule:
+    """What a user gave as a rate that must not be zero (at the start, where it changes)."""
+    found = as_rate(rate, name)
+    with jax.ensure_compile_time_eval():
+        first = rate_at(found, jnp.zeros(()))
+    if is_concrete(first):
+        require(first > 0, f"{name} = {shown(rate)} was given; it must be positive.")
+    return found
+
+
+def number(rate: Array | Schedule) -> Float[Array, ""]:
+    """A rate of an algorithm at one moment, where no schedule is left."""
+    assert not isinstance(rate, Schedule)
+    return rate
 
 
 def rate_at(rate: Array | Schedule, alpha: Float[Array, ""]) -> Float[Array, ""]:

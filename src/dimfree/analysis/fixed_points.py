@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, PRNGKeyArray
 
-from ..algorithms.schedules import Schedule
 from ..errors import InvalidInput, check_key, positive_integer, require
 from ..limits import MeanLimit
 from ..limits.drift import check_mean_limit
@@ -166,8 +165,8 @@ def fixed_points(limit: MeanLimit, *, key: PRNGKeyArray, starts: int | State = 2
     """
     check_mean_limit(limit)
     algorithm = limit.algorithm
-    if isinstance(algorithm.learning_rate, Schedule) or isinstance(algorithm.readout_rate, Schedule):
-        raise InvalidInput("A learning rate that changes with alpha has no fixed points; give a number.")
+    if algorithm.changes:
+        raise InvalidInput("A rate that changes with alpha has no fixed points; give a number.")
     check_key(key)
     size = limit.coordinates.size
     require(

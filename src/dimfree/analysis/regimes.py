@@ -10,7 +10,6 @@ from jaxtyping import Float, PRNGKeyArray
 
 from ..algorithms import OnlineSGD
 from ..algorithms.online import check_online_sgd
-from ..algorithms.schedules import Schedule
 from ..errors import InvalidInput, check_key, positive_integer, positive_number, shown
 from ..limits import gradient_flow, mean_field, ode
 from ..problems import MultiIndex, TwoLayer
@@ -233,7 +232,7 @@ def _check(problem: object, algorithm: OnlineSGD) -> None:
             f"normalisation = {problem.normalisation!r} was given; widths are compared at the normalisation 'mean'."
         )
     check_online_sgd(algorithm)
-    if isinstance(algorithm.learning_rate, Schedule) or isinstance(algorithm.readout_rate, Schedule):
+    if algorithm.changes:
         raise InvalidInput("A schedule was given; regimes are those of constant rates.")
     if not _number(algorithm.learning_rate) > 0:
         raise InvalidInput("learning_rate = 0 was given; nothing moves.")
@@ -327,6 +326,6 @@ def _rescaled(algorithm: OnlineSGD, p: int, reference: int, noise: float) -> Onl
         rate,
         batch_size=algorithm.batch_size,
         sphere=algorithm.sphere,
-        ridge=algorithm.ridge * p / reference,
+        ridge=_number(algorithm.ridge) * p / reference,
         readout_rate=readout_rate,
     )

@@ -98,9 +98,43 @@ def _algorithm(
     ] = None,
     momentum_rate: Annotated[float | None, typer.Option(help="Step size of the momentum (momentum).")] = None,
     forgetting: Annotated[
-        float | None, typer.Option(help="How much of the momentum is lost in a step, times d (momentum).")
+        float | None, typer.Option(help="How much of the memory is lost in a step, times d (momentum, rms-norm).")
+    ] = None,
+    lookahead: Annotated[
+        float | None, typer.Option(help="How far along the momentum the gradient is taken (momentum) [default: 0].")
     ] = None,
     momentum: Annotated[float | None, typer.Option(help="How much of it is kept in a step (heavy-ball).")] = None,
+    nesterov: Annotated[
+        bool | None, typer.Option("--nesterov", help="Take the gradient where the momentum leads (heavy-ball).")
+    ] = None,
+    start: Annotated[
+        float | None, typer.Option(help="Norm of the gradient that a run starts with (adagrad-norm, rms-norm).")
+    ] = None,
+    clip: Annotated[
+        float | None, typer.Option(metavar="NORM", help="Clip the gradient at this norm (of order one).")
+    ] = None,
+    adaptive_clip: Annotated[
+        float | None, typer.Option(metavar="FACTOR", help="Clip it at a multiple of the norm that it had lately.")
+    ] = None,
+    clip_slopes: Annotated[
+        float | None, typer.Option(metavar="LARGEST", help="Bound the slopes of the loss of each sample.")
+    ] = None,
+    normalise: Annotated[
+        float | None, typer.Option(metavar="NORM", help="Bring the gradient to this norm, whatever its length.")
+    ] = None,
+    moved: Annotated[
+        float | None, typer.Option(metavar="DISTANCE", help="Take the gradient at w - DISTANCE * gradient.")
+    ] = None,
+    sharpness: Annotated[
+        float | None, typer.Option(metavar="RADIUS", help="Take the gradient at the worst point so far away (SAM).")
+    ] = None,
+    repeated: Annotated[
+        float | None, typer.Option(metavar="RATE", help="A step at this rate on the same batch before each.")
+    ] = None,
+    schedule_free: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Take the gradient between weights and their average, so far toward it."),
+    ] = None,
     average: Annotated[
         float | None, typer.Option(metavar="FORGETTING", help="Also follow the average over 1/FORGETTING of alpha.")
     ] = None,

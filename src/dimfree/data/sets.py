@@ -150,7 +150,7 @@ def run(
         name: jnp.zeros_like(start[STUDENTS]) if family is None else start[family]
         for name, family in algorithm.own.items()
     }
-    begin = (start, problem.readout, jnp.ones((), bool))
+    begin = ((start, problem.readout, algorithm.measured(1, p)), jnp.ones((), bool))
     moving = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], runs, axis=0), begin)
     readouts = None if problem.readout is None else np.empty((runs, len(save_steps), problem.readout.shape[0]))
     length = int(np.clip(_CHUNK // (runs * batch * d), 1, max(1, save_steps[-1])))
@@ -167,10 +167,11 @@ def run(
             moving = _steps(problem, algorithm, moving, rows, noise, jnp.asarray(step), jnp.asarray(count))
             step += count
             progress.show(done + runs * step)
-        saved[:, place] = moving[0][STUDENTS]
+        weights, readout, _ = moving[0]
+        saved[:, place] = weights[STUDENTS]
         if readouts is not None:
-            readouts[:, place] = moving[1]
-    return saved, readouts, np.asarray(moving[2])
+            readouts[:, place] = readout
+    return saved, readouts, np.asarray(moving[1])
 
 
 @eqx.filter_jit
@@ -182,12 +183,12 @@ def _steps(problem: FieldProblem, algorithm: OnlineAlgorithm, moving, rows, nois
         alpha = (first + step) * batch / d
 
         def one(moving, rows, noise):
-            now, readout, finite = moving
+            (now, readout, numbers), finite = moving
             # Inputs of this problem are standard, that is, what it is given as normal numbers.
             draws = Draws(normals=rows, noise=noise, component=jnp.zeros(noise.shape, int))
-            moved, bounded = vectors.advance(problem, algorithm, now, readout, draws, alpha)
+            moved, bounded = vectors.advance(problem, algorithm, now, readout, numbers, draws, alpha)
             finite = finite & bounded
-            return *jax.tree.map(functools.partial(jnp.where, finite), moved, (now, readout)), finite
+            return jax.tree.map(functools.partial(jnp.where, finite), moved, moving[0]), finite
 
         return jax.vmap(one)(moving, rows[step], noise[step])
 

@@ -311,6 +311,11 @@ def _checked(mean: MeanLimit) -> MeanLimit:
             "The inputs are clusters with a spectrum; their fluctuations are known for isotropic clusters only. "
             "dimfree.ode has the mean, and dimfree.simulate all of it."
         )
+    if mean.algorithm.joins_batch and mean.algorithm.batch_size > 1:
+        raise InvalidInput(
+            f"{mean.algorithm!r} changes the gradient by all samples of a batch together; its fluctuations are known "
+            "for batch_size=1 only. dimfree.ode has the mean, and dimfree.simulate all of it."
+        )
     return mean
 
 

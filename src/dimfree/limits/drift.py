@@ -11,6 +11,7 @@ from ..gaussian.rules import TOLERANCE, Accuracy, Averaging, Rule, Trapezoid, av
 from ..integration import Found, Frozen, Settings, solve_sliding
 from ..problems import FieldProblem, Moments, Problem
 from ..problems.base import check_problem
+from ..problems.inputs import Clusters
 from ..state import STUDENTS, TEACHERS, Coordinates, Entries, State
 from ..trajectory import Trajectory
 from .limit import Averages, Limit
@@ -319,10 +320,10 @@ def check_mean_limit(limit: object) -> None:
 def _mean_limit(problem, algorithm, by: Averaging, *, second_order: bool) -> MeanLimit:
     check_problem(problem, any_spectrum=True)
     check_online(algorithm)
-    if not problem.inputs.isotropic and algorithm.transform is not None:
+    if algorithm.joins_batch and algorithm.batch_size > 1 and isinstance(problem.inputs, Clusters):
         raise InvalidInput(
-            f"{algorithm!r} changes the slopes by the length of an input; its limit is known for isotropic inputs "
-            "only. dimfree.simulate takes any spectrum."
+            f"{algorithm!r} changes the gradient by all samples of a batch together; for inputs in clusters "
+            "its limit is known for batch_size=1 only. dimfree.simulate takes any batch."
         )
     if by.rule is not None and not isinstance(problem, FieldProblem):
         raise InvalidInput(f"{problem!r} has no fields to average over: its limit is a closed form; leave out rule.")

@@ -135,7 +135,8 @@ class FieldProblem(Problem):
         slopes, readout_gradient = self.gradients(student, teacher, noise, readout, label)
         if transform is not None:
             slopes_at = jax.vmap(lambda fields: self.gradients(fields, teacher, noise, readout, label)[0])
-            slopes = transform.used_slopes(slopes_at, student[None], jnp.full((1, 1), variance))[0]
+            square = variance * self.inputs.trace  # of the length of an input, over d
+            slopes = transform.used_slopes(slopes_at, student[None], jnp.reshape(square, (1, 1)))[0]
         return Moments(
             student=jnp.outer(slopes, student),
             teacher=jnp.outer(slopes, teacher),
@@ -250,6 +251,8 @@ class FieldProblem(Problem):
         known = self.known_moments(state) if averaging.rule is None and transform is None else None
         if known is not None:
             return known
+        if transform is not None and transform.joins_batch and transform.batch_size > 1:
+            return self._mean_over_batches(state, averaging, transform)
         by_parts = self.smooth and not self.sees_teacher and transform is None
         of_sample = _moments_and_curvature if by_parts else _sample_moments
         averages = self.average(
@@ -259,6 +262,19 @@ class FieldProblem(Problem):
             return averages
         moments, curvature = averages
         return eqx.tree_at(lambda m: m.teacher, moments, moments.teacher + curvature @ state.M)
+
+    def _mean_over_batches(self, state: State, averaging: Averaging, transform: Any) -> Moments:
+        """Mean `Moments` where the slopes of a sample depend on its batch: over the fields of all samples together."""
+        if isinstance(averaging.rule, GaussHermite):
+            raise InvalidInput(
+                f"{averaging.rule!r} was given; an average over all samples of a batch of {transform.batch_size} has "
+                "too many fields for it: give dimfree.Sobol(points), or no rule."
+            )
+        seen = state.covariance.shape[-1]
+        sample = jnp.eye(seen + 1).at[:seen, :seen].set(state.covariance)  # the noise is one more field
+        covariance = jnp.kron(jnp.eye(transform.batch_size), sample)
+        rule = FieldRule(self.rule(averaging, transform=transform).fields, 1, False, averaging.replica)
+        return gaussian_mean(_moments_of_batch, covariance, (self, self.readout_of(state), transform), rule)
 
     @property
     def knows_second_moments(self) -> bool:
@@ -443,6 +459,22 @@ def _slopes(problem: FieldProblem, sample: Sample, parameters) -> Float[Array, "
 def _sample_moments(problem: FieldProblem, sample: Sample, transform) -> Moments:
     return problem.sample_moments(
         sample.student, sample.teacher, sample.noise, sample.readout, sample.label, sample.variance, transform
+    )
+
+
+def _moments_of_batch(fields, noise, parameters) -> Moments:
+    """`Moments` of a batch whose samples are orthogonal, with `square` the mean of theirs."""
+    problem, readout, transform = parameters
+    samples = fields.reshape(transform.batch_size, -1)
+    student, teacher = split_fields(problem, samples[:, :-1])
+    draws = Draws(normals=samples, noise=samples[:, -1], component=jnp.zeros(len(samples), int))
+    gram = problem.inputs.trace * jnp.eye(len(samples))
+    slopes, readout_gradient = problem._batch_gradients(student, teacher, draws, readout, gram, transform)
+    return Moments(
+        student=slopes.T @ student / len(samples),
+        teacher=slopes.T @ teacher / len(samples),
+        square=slopes.T @ slopes / len(samples),
+        readout=None if readout_gradient is None else jnp.mean(readout_gradient, axis=0),
     )
 
 

@@ -105,6 +105,11 @@ class Inputs(eqx.Module):
         overlaps = {pair: self.masses(blocks[..., 0, :, :]) for pair, blocks in state.overlaps.items()}
         return State.of(overlaps, state.readout, state.numbers)
 
+    @property
+    def trace(self) -> Float[Array, ""]:
+        """The mean eigenvalue: the squared length of an input, over d."""
+        return self.fractions @ self.eigenvalues
+
     def effective_dimension(self, d: int) -> Float[Array, ""]:
         r"""$(\text{tr}\,\Sigma)^2 / \text{tr}\,\Sigma^2$ in dimension d: over how many dimensions the trace is spread.
 
@@ -326,11 +331,6 @@ class Spectrum(Inputs):
     def normalised(self) -> "Spectrum":
         """The same with the mean eigenvalue one, so that an input is as long as an isotropic one."""
         return Spectrum(self.eigenvalues / self.trace, self.fractions)
-
-    @property
-    def trace(self) -> Float[Array, ""]:
-        """The mean eigenvalue: the squared length of an input, over d."""
-        return self.fractions @ self.eigenvalues
 
     def __repr__(self) -> str:
         if self.blocks <= 8 or not is_concrete(self.eigenvalues):

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..algorithms.schedules import Schedule
+from ..algorithms.schedules import number
 from ..errors import InvalidInput, is_concrete, require, shown
 from ..limits import MeanLimit
 from ..limits.drift import check_mean_limit
@@ -180,10 +180,10 @@ def network_and_rate(limit: MeanLimit) -> tuple[TwoLayer, Float[Array, ""]]:
     """The quadratic network of a limit and learning_rate / (p B), or an error if more than plain SGD moves it."""
     check_mean_limit(limit)
     problem, algorithm = check_quadratic(limit.problem), limit.algorithm
-    if isinstance(algorithm.learning_rate, Schedule):
-        raise InvalidInput("learning_rate is a function of alpha; these closed forms need one number. Solve the limit.")
+    if algorithm.changes:
+        raise InvalidInput("A rate is a function of alpha; these closed forms need one number. Solve the limit.")
     if algorithm.readout_rate is not None:
         raise InvalidInput("readout_rate was given; these closed forms are for a fixed readout. Solve the limit.")
     if is_concrete(algorithm.ridge):
         require(algorithm.ridge == 0, "ridge was given; these closed forms are without it. Solve the limit.")
-    return problem, algorithm.learning_rate / (algorithm.batch_size * problem.width)
+    return problem, number(algorithm.learning_rate) / (algorithm.batch_size * problem.width)

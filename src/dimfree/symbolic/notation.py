@@ -157,7 +157,7 @@ class Alphabet:
             else:
                 self.readout_rate = factor * self._parameter("readout_rate", own, scaled=True)
         self.noise = self._parameter("noise", problem.noise) if isinstance(problem, TwoLayer) else sympy.Integer(0)
-        self.ridge = self._parameter("ridge", algorithm.ridge)
+        self.ridge = self._parameter("ridge", None if isinstance(algorithm.ridge, Schedule) else algorithm.ridge)
         self.batch_size = self._parameter("batch_size", algorithm.batch_size, as_is=(1,))
         self.snr: Any = self._parameter("snr", problem.snr) if isinstance(problem, SpikedTensor) else None
         self.d = self._named("d")
