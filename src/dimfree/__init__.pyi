@@ -20,6 +20,7 @@ from .algorithms import RMSNorm as RMSNorm
 from .algorithms import ScheduleFree as ScheduleFree
 from .algorithms import SharpnessAware as SharpnessAware
 from .algorithms import WeightDecay as WeightDecay
+from .algorithms import from_optax as from_optax
 from .analysis import BestLearningRate as BestLearningRate
 from .analysis import ExitTime as ExitTime
 from .analysis import FixedPoint as FixedPoint

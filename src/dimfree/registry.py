@@ -77,6 +77,7 @@ PUBLIC: dict[str, Entry] = {
     "ScheduleFree": _algorithm(beside=("schedule_free", "interpolation")),
     "Averaged": _algorithm(beside=("average", "forgetting")),
     "WeightDecay": _algorithm(beside=("weight_decay", "decay")),
+    "from_optax": Entry("algorithms"),
     "GradientDescent": _algorithm("GradientDescent"),
     "MultiPassSGD": _algorithm("MultiPassSGD"),
     "PersistentSGD": _algorithm("PersistentSGD"),

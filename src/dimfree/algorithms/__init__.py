@@ -3,6 +3,7 @@
 from .memory import Averaged, HeavyBall, Momentum, ScheduleFree, WeightDecay
 from .norms import AdaGradNorm, AdaptiveClip, Clipped, NormalisedGradient, RMSNorm
 from .online import OnlineAlgorithm, OnlineSGD
+from .optax_chains import from_optax
 from .reused import GradientDescent, Langevin, MultiPassSGD, PersistentSGD, ReusedData
 from .schedules import PiecewiseLinear
 from .slopes import ClippedSlopes, MovedGradient, Repeated, SharpnessAware
@@ -30,4 +31,5 @@ __all__ = [
     "ScheduleFree",
     "SharpnessAware",
     "WeightDecay",
+    "from_optax",
 ]
