@@ -33,8 +33,9 @@ class Momentum(OnlineSGD):
     **Arguments:**
 
     - `learning_rate`: of the gradient itself; `momentum_rate`: of the momentum; `forgetting`: how much of the momentum
-      is lost in a step, times d. Numbers or functions of alpha: `lambda alpha: 3 / (1 + alpha)` remembers a part of all
-      that was. Lists, one entry for each momentum, where there are several.
+      is lost in a step, times d. Numbers or functions of alpha: `lambda alpha: 4 / (1 + alpha)` is a memory that grows,
+      and doubles the exponent of the risk where eigenvalues are a power law. Lists, one entry for each momentum, where
+      there are several.
     - `lookahead`: how far along the momentum the gradient is taken, for one momentum; likewise.
     - `batch_size`, `sphere`, `ridge`, `readout_rate`: as for [`OnlineSGD`]; the readout has no momentum.
 
@@ -45,6 +46,8 @@ class Momentum(OnlineSGD):
         >>> end = dimfree.solve(dimfree.ode(dimfree.TwoLayer(1, 1, "erf"), sgd), start, 10.0).final
         >>> end.overlap("momentum", "teachers").shape
         (1, 1)
+
+    Ferbach, Everett, Gidel, Paquette & Paquette 2025.
     """
 
     momentum_rate: Float[Array, ""] | Schedule | tuple[Float[Array, ""] | Schedule, ...]
@@ -73,6 +76,10 @@ class Momentum(OnlineSGD):
         self.lookahead = None if lookahead is None else as_rate(lookahead, "lookahead", signed=True)
         if lookahead is not None and len(_several(self.forgetting)) > 1:
             raise InvalidInput("lookahead was given, and several momenta; it is along one: give one momentum.")
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return ("ferbach2025",)
 
     @property
     def own(self) -> dict[str, str | None]:
