@@ -8,7 +8,7 @@ import pytest
 
 import dimfree
 from dimfree.problems import Draws
-from dimfree.simulation.vectors import advance, embed
+from dimfree.simulation.vectors import advance
 
 D, STEPS = 40, 12
 COSINE = optax.cosine_decay_schedule(0.3, 10)
@@ -35,50 +35,37 @@ CHAINS = {
 }
 
 
+PROBLEM = dimfree.TwoLayer(2, 1, "erf")
+
+
+def loss(weights, teacher, x):
+    """That of the problem, by hand: a function of W x / d^1/2, averaged over the batch."""
+
+    def output(rows):
+        return jnp.mean(jax.lax.erf(x @ rows.T / (2 * D) ** 0.5), axis=1)
+
+    return jnp.mean((output(weights) - output(teacher)) ** 2) / 2
+
+
 @pytest.mark.parametrize("name", CHAINS)
 def test_steps_are_those_of_optax(name):
-    """The gradients of explicit inputs, at weights that optax has moved and at those that dimfree has."""
+    """Explicit inputs; optax has the gradient of the loss by hand, dimfree that of the problem."""
     transformation, batch_size = CHAINS[name], 3
     algorithm = dimfree.from_optax(transformation, d=D, batch_size=batch_size)
     rng = np.random.default_rng(0)
-    first, teacher = jnp.asarray(rng.normal(size=(2, D))), rng.normal(size=(1, D))
-    inputs = jnp.asarray(rng.normal(size=(STEPS, batch_size, D)))
-
-    def loss(weights, x):
-        fields, target = x @ weights.T / D**0.5, x @ teacher.T / D**0.5
-        return jnp.mean((jnp.sum(jnp.tanh(fields), axis=1) - target[:, 0]) ** 2) / 2
-
-    gradient = jax.jit(jax.grad(loss))
+    first, teacher = jnp.asarray(rng.normal(size=(2, D))), jnp.asarray(2 * rng.normal(size=(1, D)))
+    inputs, gradient = jnp.asarray(rng.normal(size=(STEPS, batch_size, D))), jax.jit(jax.grad(loss))
     weights, state = first, transformation.init(first)
-    vectors = {"students": first, "teachers": jnp.asarray(teacher)} | {family: 0 * first for family in algorithm.own}
+    vectors = {"students": first, "teachers": teacher} | {family: 0 * first for family in algorithm.own}
+    readout, numbers = PROBLEM.readout, algorithm.measured(1, 2)
     for step, x in enumerate(inputs):
-        updates, state = transformation.update(gradient(weights, x), state, weights)
+        updates, state = transformation.update(gradient(weights, teacher, x), state, weights)
         weights = optax.apply_updates(weights, updates)
-        found = gradient(vectors["students"], x)
-        vectors, _ = algorithm.step_vectors(vectors, None, found, None, jnp.asarray(step * batch_size / D))
+        draws = Draws(normals=x, noise=jnp.zeros(batch_size), component=jnp.zeros(batch_size, int))
+        alpha = jnp.asarray(step * batch_size / D)
+        (vectors, _, numbers), _ = advance(PROBLEM, algorithm, vectors, readout, numbers, draws, alpha)
         np.testing.assert_allclose(vectors["students"], weights, atol=1e-12)
-    assert float(jnp.max(jnp.abs(vectors["students"] - first))) > 0.1
-
-
-def test_the_gradient_of_optax_is_that_of_a_problem():
-    """In the units of the docstring, by the library's own step on vectors."""
-    problem = dimfree.TwoLayer(2, 1, "erf")
-    algorithm = dimfree.from_optax(optax.sgd(0.7), d=D)
-    start = dimfree.random_state(problem, D, key=jax.random.key(0))
-    vectors = embed(start, problem.inputs, D)
-    x = jnp.asarray(np.random.default_rng(1).normal(size=(1, D)))
-    draws = Draws(normals=x, noise=jnp.zeros(1), component=jnp.zeros(1, int))
-    (moved, *_), _ = advance(problem, algorithm, vectors, start.readout, {}, draws, jnp.zeros(()))
-
-    def loss(weights):
-        def output(rows):
-            return jnp.mean(jax.lax.erf(rows @ x[0] / D**0.5 / 2**0.5))
-
-        return (output(weights) - output(vectors["teachers"])) ** 2 / 2
-
-    np.testing.assert_allclose(
-        moved["students"] - vectors["students"], -0.7 * jax.grad(loss)(vectors["students"]), atol=1e-14
-    )
+    assert float(jnp.max(jnp.abs(vectors["students"] - first))) > 0.01
 
 
 def test_what_they_are_called():
