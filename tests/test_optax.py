@@ -31,6 +31,14 @@ CHAINS = {
     "rate before the momentum": optax.chain(
         optax.scale(0.5), optax.add_decayed_weights(0.02), optax.scale(-0.2), optax.trace(0.8)
     ),
+    "clipped": optax.chain(optax.clip_by_global_norm(0.1), optax.sgd(0.3)),
+    "clipped, all at once": optax.chain(
+        optax.clip_by_global_norm(0.1),
+        optax.add_decayed_weights(0.02),
+        optax.trace(0.8, nesterov=True),
+        optax.add_decayed_weights(0.01),
+        optax.scale_by_learning_rate(COSINE),
+    ),
     "by name": optax.named_chain(("first", optax.add_decayed_weights(0.02)), ("second", optax.sgd(0.3))),
 }
 
@@ -96,6 +104,9 @@ REFUSED = {
     "optax.masked is not one": optax.chain(masked(1.0), optax.sgd(0.1)),
     "optax.MultiSteps is not one": optax.MultiSteps(optax.sgd(0.1), 2),
     "optax.inject_hyperparams is not one": optax.inject_hyperparams(optax.sgd)(learning_rate=0.1),
+    "clips what is not the gradient of the loss alone": optax.chain(
+        optax.add_decayed_weights(0.1), optax.clip_by_global_norm(1.0), optax.sgd(0.1)
+    ),
     "optax.trace twice": optax.chain(optax.trace(0.9), optax.sgd(0.1, momentum=0.9)),
     "a schedule before optax.trace": optax.chain(optax.sgd(COSINE), optax.trace(0.9)),
     "an accumulator_dtype": optax.sgd(0.1, momentum=0.9, accumulator_dtype=jnp.bfloat16),

@@ -13,12 +13,13 @@ from .memory import MOMENTUM, HeavyBall, WeightDecay
 from .moves import Move
 from .online import OnlineAlgorithm, OnlineSGD
 from .schedules import rate_at
+from .slopes import Clipped
 
 _Rate = Any  # a number, or a function of the number of steps made
 
 _KNOWN = (
-    "add_decayed_weights, identity, scale, scale_by_learning_rate, scale_by_schedule, trace, and chains of these, such "
-    "as sgd"
+    "add_decayed_weights, clip_by_global_norm, identity, scale, scale_by_learning_rate, scale_by_schedule, trace, and "
+    "chains of these, such as sgd"
 )
 
 
@@ -33,6 +34,7 @@ def from_optax(transformation: Any, *, d: int, batch_size: int = 1) -> OnlineAlg
     | a learning rate | the same |
     | a schedule, a function of the step | a function of alpha = step x batch_size / d |
     | `trace(decay)`, `sgd(momentum=...)` | `HeavyBall(momentum=decay)`, with `nesterov=True` its step of Nesterov |
+    | `clip_by_global_norm(c)`, first in the chain | `Clipped(norm=c)`, of the gradient of all students together |
     | `add_decayed_weights(r)` | `ridge` = d r; after a momentum, `WeightDecay` with decay = d r x learning rate |
 
     The chain is read off the closures of optax. What is not understood, or stands in an order that has no counterpart
@@ -98,6 +100,7 @@ def _flattened(update: Callable) -> Iterator[tuple[str, dict[str, Any]]]:
 # What the closure of each transformation holds.
 _SETTINGS: dict[str, set[str]] = {
     "add_decayed_weights": {"weight_decay"},
+    "clip_by_global_norm": {"max_norm"},
     "identity": set(),
     "scale": {"step_size"},
     "scale_by_schedule": {"step_size_fn"},
@@ -113,6 +116,7 @@ class _Chain:
         self.decay: _Rate = 0.0
         self.ridge: Any = 0.0  # the weights in what the momentum remembers, in units of the gradient
         self.momentum: tuple[Any, bool] | None = None
+        self.norm: Any = None  # at which the gradient is clipped
 
     # The transformations, by their names.
 
@@ -129,6 +133,15 @@ class _Chain:
 
     def add_decayed_weights(self, weight_decay: Any) -> None:
         self.decay = _plus(self.decay, weight_decay)
+
+    def clip_by_global_norm(self, max_norm: Any) -> None:
+        plain = not callable(self.gradient) and self.gradient == 1 and not callable(self.decay) and self.decay == 0
+        if not plain or self.momentum is not None or self.norm is not None:
+            raise InvalidInput(
+                "The chain clips what is not the gradient of the loss alone; here optax.clip_by_global_norm comes "
+                "first, before rates, decay and momentum."
+            )
+        self.norm = max_norm
 
     def trace(self, decay: Any, nesterov: bool, accumulator_dtype: Any) -> None:
         if self.momentum is not None:
@@ -168,9 +181,9 @@ class _Chain:
         else:
             ball = {False: HeavyBall, True: Nesterov}[bool(self.momentum[1])]
             found = ball(learning_rate, self.momentum[0], batch_size, ridge=d * ridge)
-        if not callable(decay) and decay == 0:
-            return found
-        return WeightDecay(found, in_alpha(_times(decay, -float(d))))
+        if callable(decay) or decay != 0:
+            found = WeightDecay(found, in_alpha(_times(decay, -float(d))))
+        return found if self.norm is None else Clipped(found, self.norm)
 
 
 def _steps(alpha: Float[Array, ""], per_alpha: float) -> Float[Array, ""]:
