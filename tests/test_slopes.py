@@ -111,8 +111,9 @@ def two_momenta(weights, memory, gradient, alpha):
 
 def nesterov(weights, memory, gradient, alpha):
     v = memory.get("v", np.zeros_like(weights))
-    v = 0.6 * v + gradient(weights - 0.5 * 0.6 * v) + RIDGE * weights / weights.shape[1]
-    return weights - 0.5 * v, {"v": v}
+    g = gradient(weights) + RIDGE * weights / weights.shape[1]
+    v = 0.6 * v + g
+    return weights - 0.5 * (g + 0.6 * v), {"v": v}
 
 
 def schedule_free(weights, memory, gradient, alpha):

@@ -132,6 +132,8 @@ _ENTRIES = {
   booktitle     = {Advances in Neural Information Processing Systems},
   year          = {2024},
   eprint        = {2405.15682},
+  archiveprefix = {arXiv},
+}""",
     "ferbach2025": r"""@misc{ferbach2025,
   author        = {Ferbach, Damien and Everett, Katie and Gidel, Gauthier and Paquette, Elliot and Paquette, Courtney},
   title         = {Dimension-adapted momentum outscales {SGD}},

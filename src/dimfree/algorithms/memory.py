@@ -121,7 +121,8 @@ class HeavyBall(OnlineSGD):
 
     $$ v \leftarrow \text{momentum} \cdot v + g, \qquad w \leftarrow w - \text{learning\_rate} \; v $$
 
-    with Nesterov's gradient at $w - \text{learning\_rate} \cdot \text{momentum} \cdot v$, if asked for.
+    or $w \leftarrow w - \text{learning\_rate} \, (g + \text{momentum} \cdot v)$, along the new momentum: Nesterov's
+    step, in terms of the point where it takes its gradient.
 
     As d grows, v forgets faster than anything moves: the limit, second-order term and fluctuations included, is that
     of [`OnlineSGD`] at the rate learning_rate / (1 - momentum), and [`ode`], [`sde`] and [`linear_noise`] are those of
@@ -131,7 +132,7 @@ class HeavyBall(OnlineSGD):
 
     - `learning_rate`: a number or a function of alpha; `momentum`: at least 0, less than 1, likewise.
     - `batch_size`, `sphere`, `ridge`, `readout_rate`: as for [`OnlineSGD`]; the readout has no momentum.
-    - `nesterov`: whether the gradient is taken where the momentum leads.
+    - `nesterov`: whether to make Nesterov's step.
     """
 
     momentum: Float[Array, ""] | Schedule
@@ -159,11 +160,11 @@ class HeavyBall(OnlineSGD):
 
     def move(self, alpha: Float[Array, ""]) -> Move:
         rate, ridge, momentum = (rate_at(each, alpha) for each in (self.learning_rate, self.ridge, self.momentum))
+        along, kept = (rate * (1 + momentum), momentum**2) if self.nesterov else (rate, momentum)
         return Move(
-            drag={(STUDENTS, STUDENTS): -rate * ridge, (MOMENTUM, STUDENTS): ridge},
-            pull={STUDENTS: -rate, MOMENTUM: jnp.ones(())},
-            jump={(STUDENTS, MOMENTUM): -rate * momentum, (MOMENTUM, MOMENTUM): momentum - 1},
-            point={STUDENTS: 1.0, MOMENTUM: -rate * momentum} if self.nesterov else {},
+            drag={(STUDENTS, STUDENTS): -along * ridge, (MOMENTUM, STUDENTS): ridge},
+            pull={STUDENTS: -along, MOMENTUM: jnp.ones(())},
+            jump={(STUDENTS, MOMENTUM): -rate * kept, (MOMENTUM, MOMENTUM): momentum - 1},
         )
 
     @property

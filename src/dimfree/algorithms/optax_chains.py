@@ -8,12 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..errors import InvalidInput, positive_integer, shown
-from ..state import STUDENTS
-from .memory import MOMENTUM, HeavyBall, WeightDecay
-from .moves import Move
+from .memory import HeavyBall, WeightDecay
+from .norms import Clipped
 from .online import OnlineAlgorithm, OnlineSGD
-from .schedules import rate_at
-from .slopes import Clipped
 
 _Rate = Any  # a number, or a function of the number of steps made
 
@@ -179,8 +176,8 @@ class _Chain:
         if self.momentum is None:
             found: OnlineAlgorithm = OnlineSGD(learning_rate, batch_size, ridge=d * ridge)
         else:
-            ball = {False: HeavyBall, True: Nesterov}[bool(self.momentum[1])]
-            found = ball(learning_rate, self.momentum[0], batch_size, ridge=d * ridge)
+            momentum, nesterov = self.momentum
+            found = HeavyBall(learning_rate, momentum, batch_size, ridge=d * ridge, nesterov=nesterov)
         if callable(decay) or decay != 0:
             found = WeightDecay(found, in_alpha(_times(decay, -float(d))))
         return found if self.norm is None else Clipped(found, self.norm)
@@ -208,23 +205,3 @@ def _plus(one: _Rate, other: _Rate) -> _Rate:
     if callable(one) or callable(other):
         return lambda step: _at(one, step) + _at(other, step)
     return one + other
-
-
-class Nesterov(HeavyBall):
-    r"""A [`HeavyBall`] that steps along the gradient and the new momentum, as `optax.sgd(nesterov=True)` does.
-
-    $$ v \leftarrow \text{momentum} \cdot v + g, \qquad
-       w \leftarrow w - \text{learning\_rate} \; (g + \text{momentum} \cdot v) $$
-
-    As d grows it is what a [`HeavyBall`] is.
-
-    **Arguments:** those of [`HeavyBall`].
-    """
-
-    def move(self, alpha: Float[Array, ""]) -> Move:
-        rate, kept = rate_at(self.learning_rate, alpha), self.momentum
-        return Move(
-            drag={(STUDENTS, STUDENTS): -rate * (1 + kept) * self.ridge, (MOMENTUM, STUDENTS): self.ridge},
-            pull={STUDENTS: -rate * (1 + kept), MOMENTUM: jnp.ones(())},
-            jump={(STUDENTS, MOMENTUM): -rate * kept**2, (MOMENTUM, MOMENTUM): kept - 1},
-        )

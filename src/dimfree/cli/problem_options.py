@@ -104,9 +104,7 @@ def _algorithm(
         float | None, typer.Option(help="How far along the momentum the gradient is taken (momentum) [default: 0].")
     ] = None,
     momentum: Annotated[float | None, typer.Option(help="How much of it is kept in a step (heavy-ball).")] = None,
-    nesterov: Annotated[
-        bool | None, typer.Option("--nesterov", help="Take the gradient where the momentum leads (heavy-ball).")
-    ] = None,
+    nesterov: Annotated[bool | None, typer.Option("--nesterov", help="Make the step of Nesterov (heavy-ball).")] = None,
     start: Annotated[
         float | None, typer.Option(help="Norm of the gradient that a run starts with (adagrad-norm, rms-norm).")
     ] = None,
