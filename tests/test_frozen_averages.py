@@ -130,3 +130,16 @@ def test_mild_spectra_are_left_to_an_explicit_solver():
     start = dimfree.random_state(problem, 400, key=jax.random.key(1))
     solved = dimfree.solve(dimfree.ode(problem, dimfree.OnlineSGD(0.4)), start, 1.0)
     assert "Tsit5" in dict(solved.provenance)["solver"]
+
+
+@pytest.mark.parametrize("activation", ["linear", "erf"])
+def test_units_of_the_inputs_do_not_matter(activation):
+    """Inputs a thousand times as long, weights and rate as much smaller: the same risk, to its tolerance."""
+    risks = []
+    for scale in (1.0, 1e6):
+        spectrum = dimfree.Spectrum(scale * np.array([4.0, 1.0, 0.01]), [0.1, 0.3, 0.6])
+        problem = dimfree.TwoLayer(1, 1, activation).with_inputs(spectrum)
+        start = dimfree.State(Q=[[1 / scale]], M=[[0.1 / scale]], P=[[1 / scale]])
+        path = dimfree.solve(dimfree.ode(problem, dimfree.OnlineSGD(0.5 / scale)), start, [0.0, 3.0, 30.0, 300.0])
+        risks.append(np.asarray(path.risk))
+    np.testing.assert_allclose(risks[1], risks[0], rtol=1e-6)

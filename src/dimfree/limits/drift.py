@@ -1,5 +1,7 @@
 """The mean of the increment: gradient flow, and the ODE limit with its correction at finite learning rate."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -68,6 +70,15 @@ class MeanLimit(Limit[Trajectory]):
             return True
         _, frozen = _evaluated(self, start)
         return float(jnp.max(jnp.abs(frozen.rates)) * times[-1]) > _STIFF
+
+    def units(self, start: State) -> Any:
+        if self.problem.inputs.isotropic:
+            return 1.0
+        # A loss sees an overlap times its eigenvalue, and what it sees must be right where that is large.
+        shares = (1 / jnp.maximum(1.0, self.problem.inputs.eigenvalues))[:, None, None]
+        overlaps = {pair: jnp.broadcast_to(shares, blocks.shape) for pair, blocks in start.overlaps.items()}
+        readout = None if start.readout is None else jnp.ones_like(start.readout)
+        return self.coordinates.pack(State.of(overlaps, readout, jax.tree.map(jnp.ones_like, start.numbers)))
 
     @property
     def coordinates(self) -> Coordinates:

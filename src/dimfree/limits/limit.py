@@ -63,8 +63,8 @@ class Limit(eqx.Module, Generic[Solution]):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Those, and those of the problem, for `dimfree.cite`."""
-        return (*self.problem.sources, *self.own_sources)
+        """Those, and those of the problem and the algorithm, for `dimfree.cite`."""
+        return (*self.problem.sources, *self.algorithm.sources, *self.own_sources)
 
     @property
     def clock(self) -> str:
@@ -113,6 +113,10 @@ class Limit(eqx.Module, Generic[Solution]):
     def vector_field(self, alpha: Any, values: Any, like: Any) -> Any:
         """Their derivatives; `like` is the start, for what does not move."""
         raise NotImplementedError
+
+    def units(self, start: Any) -> Any:
+        """Of the values, the sizes that count: an absolute tolerance is of values over these."""
+        return 1.0
 
     def coordinates_of(self, values: Any) -> Float[Array, " n"]:
         """Those among the values that are coordinates of the State."""
