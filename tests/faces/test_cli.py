@@ -92,6 +92,34 @@ def test_every_problem_can_be_stated_by_options(name):
         assert problem.readout.tolist() == [1, 1, -1, -1]
 
 
+OPTIMISERS = {
+    "momentum": {"momentum_rate": 0.3, "forgetting": 1.0, "lookahead": 0.2},
+    "heavy-ball": {"momentum": 0.6, "nesterov": True},
+    "ada-grad-norm": {"start": 0.5},
+    "rmsnorm": {"forgetting": 1.0},
+    "online-sgd": {},
+}
+BESIDE = {
+    "clip": 0.3, "adaptive_clip": 1.5, "clip_slopes": 0.3, "normalise": 0.5, "moved": 0.2, "sharpness": 0.2,
+    "repeated": 0.2, "schedule_free": 0.9, "average": 1.0, "weight_decay": 0.1,
+}  # fmt: skip
+
+
+def test_every_optimiser_can_be_stated_by_options():
+    start = dimfree.State(Q=[[1.0]], M=[[0.2]])
+    drifts = {}
+    for name, settings in OPTIMISERS.items():
+        problem, algorithm = stated({"problem": "two-layer", "width": 1, "algorithm": name, **settings})
+        drifts[name] = float(dimfree.ode(problem, algorithm.slow).drift(0.0, start).M[0, 0])
+    for name, value in BESIDE.items():
+        problem, algorithm = stated({"problem": "two-layer", "width": 1, name: value})
+        drifts[name] = float(dimfree.ode(problem, algorithm).drift(0.0, start).M[0, 0])
+    plain = drifts["online-sgd"]
+    same = {name for name, drift in drifts.items() if abs(drift - plain) < 1e-9 * abs(plain)}
+    # A momentum of zero, a norm of one so far, an average that starts at the weights: the first drift is that of SGD.
+    assert same == {"online-sgd", "momentum", "rmsnorm", "schedule_free", "average"}
+
+
 def test_a_file_states_the_same_and_options_override_it(tmp_path):
     path = tmp_path / "problem.yaml"
     path.write_text(

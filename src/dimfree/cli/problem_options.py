@@ -98,7 +98,7 @@ def _algorithm(
     ] = None,
     momentum_rate: Annotated[float | None, typer.Option(help="Step size of the momentum (momentum).")] = None,
     forgetting: Annotated[
-        float | None, typer.Option(help="How much of the memory is lost in a step, times d (momentum, rms-norm).")
+        float | None, typer.Option(help="How much of the memory is lost in a step, times d (momentum, rmsnorm).")
     ] = None,
     lookahead: Annotated[
         float | None, typer.Option(help="How far along the momentum the gradient is taken (momentum) [default: 0].")
@@ -106,7 +106,7 @@ def _algorithm(
     momentum: Annotated[float | None, typer.Option(help="How much of it is kept in a step (heavy-ball).")] = None,
     nesterov: Annotated[bool | None, typer.Option("--nesterov", help="Make the step of Nesterov (heavy-ball).")] = None,
     start: Annotated[
-        float | None, typer.Option(help="Norm of the gradient that a run starts with (adagrad-norm, rms-norm).")
+        float | None, typer.Option(help="Norm of the gradient that a run starts with (ada-grad-norm, rmsnorm).")
     ] = None,
     clip: Annotated[
         float | None, typer.Option(metavar="NORM", help="Clip the gradient at this norm (of order one).")
