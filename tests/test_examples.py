@@ -87,24 +87,23 @@ def test_it_can_be_solved_and_refuses_what_it_does_not_hold_for():
 
 
 def test_a_new_algorithm_is_that_of_a_loop_in_numpy():
-    d, rate, largest, following, runs = 300, 1.0, 0.5, 2.0, 300
-    clipped = example("adding_an_algorithm").ClippedSGD(rate, largest, following)
+    d, rate, spring, following, runs = 300, 1.0, 2.0, 0.5, 300
+    elastic = example("adding_an_algorithm").ElasticSGD(rate, spring, following)
     rng = np.random.default_rng(0)
     w = np.zeros((runs, d))
     w[:, 0], w[:, 1] = 0.3 * d**0.5, d**0.5
-    slow = w.copy()
+    z = w.copy()
     for _ in range(d):
         x = rng.normal(size=(runs, d))
         gradient = (np.sum(w * x, axis=1) / d**0.5 - x[:, 0])[:, None] * x / d**0.5
-        norms = np.linalg.norm(gradient, axis=1, keepdims=True)
-        w, slow = w - rate * gradient * np.minimum(1, largest / norms), slow + following / d * (w - slow)
+        w, z = w - rate * gradient + spring / d * (z - w), z + following / d * (w - z)
     start = dimfree.State(Q=[[1.09]], M=[[0.3]])
-    end = dimfree.solve(dimfree.ode(dimfree.TwoLayer(1, 1, "linear"), clipped), start, 1.0).final
-    for found, limit in ((w[:, 0], end.M), (slow[:, 0], end.overlap("slow", "teachers"))):
+    end = dimfree.solve(dimfree.ode(dimfree.TwoLayer(1, 1, "linear"), elastic), start, 1.0).final
+    for found, limit in ((w[:, 0], end.M), (z[:, 0], end.overlap("anchor", "teachers"))):
         found = found / d**0.5
         assert abs(found.mean() - float(limit[0, 0])) < 5 * found.std() / runs**0.5 + 1 / d
 
 
 def test_a_new_algorithm_has_a_limit():
-    algorithm = example("adding_an_algorithm").ClippedSGD(1.0, 0.2)
+    algorithm = example("adding_an_algorithm").ElasticSGD(1.0, 2.0, 0.5)
     assert dimfree.check(dimfree.TwoLayer(1, 1, "erf"), algorithm, dimensions=(100, 1600)).agrees
