@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 import dimfree
+from dimfree.algorithms.schedules import rate_at
 from dimfree.errors import InvalidInput, positive_integer
 from dimfree.limits import MeanLimit
 from dimfree.problems import FieldProblem
@@ -64,7 +65,7 @@ def finite_dimension_ode(problem: FieldProblem, algorithm: dimfree.OnlineSGD, d:
             f"problem = {problem!r} was given; the norm of the input is known for standard Gaussian inputs only. "
             "Use dimfree.ode."
         )
-    if algorithm.sphere or algorithm.batch_size > 1 or float(algorithm.ridge) > 0:
+    if algorithm.sphere or algorithm.batch_size > 1 or float(rate_at(algorithm.ridge, jnp.zeros(()))) > 0:
         raise InvalidInput(
             f"algorithm = {algorithm!r} was given; the mean of a step is linear in 1/d without sphere, ridge and "
             "batches only. Use dimfree.ode, or simulate."
