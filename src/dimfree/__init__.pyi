@@ -1,6 +1,7 @@
 from . import plot as plot
 from . import quadratic as quadratic
 from .algorithms import AdaGradNorm as AdaGradNorm
+from .algorithms import Adam as Adam
 from .algorithms import AdaptiveClip as AdaptiveClip
 from .algorithms import Averaged as Averaged
 from .algorithms import Clipped as Clipped
@@ -17,8 +18,10 @@ from .algorithms import PersistentSGD as PersistentSGD
 from .algorithms import PiecewiseLinear as PiecewiseLinear
 from .algorithms import Repeated as Repeated
 from .algorithms import RMSNorm as RMSNorm
+from .algorithms import RMSProp as RMSProp
 from .algorithms import ScheduleFree as ScheduleFree
 from .algorithms import SharpnessAware as SharpnessAware
+from .algorithms import SignDescent as SignDescent
 from .algorithms import WeightDecay as WeightDecay
 from .algorithms import from_optax as from_optax
 from .analysis import BestLearningRate as BestLearningRate

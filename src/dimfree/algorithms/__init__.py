@@ -1,5 +1,6 @@
 """How the weights move."""
 
+from .coordinate_wise import Adam, CoordinateWise, RMSProp, SignDescent
 from .memory import Averaged, HeavyBall, Momentum, ScheduleFree, WeightDecay
 from .norms import AdaGradNorm, AdaptiveClip, Clipped, NormalisedGradient, RMSNorm
 from .online import OnlineAlgorithm, OnlineSGD
@@ -10,10 +11,12 @@ from .slopes import ClippedSlopes, MovedGradient, Repeated, SharpnessAware
 
 __all__ = [
     "AdaGradNorm",
+    "Adam",
     "AdaptiveClip",
     "Averaged",
     "Clipped",
     "ClippedSlopes",
+    "CoordinateWise",
     "GradientDescent",
     "HeavyBall",
     "Langevin",
@@ -26,10 +29,12 @@ __all__ = [
     "PersistentSGD",
     "PiecewiseLinear",
     "RMSNorm",
+    "RMSProp",
     "Repeated",
     "ReusedData",
     "ScheduleFree",
     "SharpnessAware",
+    "SignDescent",
     "WeightDecay",
     "from_optax",
 ]

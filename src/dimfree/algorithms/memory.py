@@ -255,6 +255,14 @@ class Beside(OnlineAlgorithm):
         )
 
     @property
+    def by_coordinate(self) -> Any:
+        return self.algorithm.by_coordinate
+
+    @property
+    def mover(self) -> "OnlineAlgorithm":
+        return eqx.tree_at(lambda beside: beside.algorithm, self, self.algorithm.mover)
+
+    @property
     def slow(self) -> "OnlineAlgorithm":
         return eqx.tree_at(lambda beside: beside.algorithm, self, self.algorithm.slow)
 

@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -91,8 +92,26 @@ class OnlineAlgorithm(eqx.Module):
         return False
 
     @property
+    def by_coordinate(self) -> Any:
+        """The `CoordinateWise` that scales each coordinate of the gradient; None where no rotation changes a step."""
+        return None
+
+    @property
+    def mover(self) -> "OnlineAlgorithm":
+        """The algorithm that moves along what takes the place of the gradient: this one, where nothing does."""
+        return self
+
+    def _check_rotations(self) -> None:
+        if self.by_coordinate is not None:
+            raise InvalidInput(
+                f"{self!r} scales each coordinate of the gradient by itself, so that the law of its steps is not a "
+                'function of overlaps. dimfree.simulate(..., method="vectors"), dimfree.ode and gradient_flow take it.'
+            )
+
+    @property
     def slow(self) -> "OnlineAlgorithm":
         """The algorithm that has the same limit as d grows: this one, where its step is the identity at 1/d = 0."""
+        self._check_rotations()
         if self.move(jnp.zeros(())).jump:
             raise InvalidInput(
                 f"{self!r} does not move by order 1/d in a step (its step is not the identity at 1/d = 0), and it is "
@@ -137,6 +156,7 @@ class OnlineAlgorithm(eqx.Module):
         - `inverse_d`: 1/d.
         - `alpha`: the clock, for schedules.
         """
+        self._check_rotations()
         numbers = self.remeasured(state.numbers, moments.square, inverse_d, alpha)
         move = self.at(alpha, numbers).move(alpha)
         overlaps = move.overlaps(state, move.along_students(moments), inverse_d)
@@ -153,6 +173,7 @@ class OnlineAlgorithm(eqx.Module):
         alpha: Float[Array, ""],
     ) -> tuple[dict[str, Float[Array, "_ d"]], Float[Array, " n"] | None]:
         """The same step on the vectors themselves, with the gradient of the batch."""
+        self._check_rotations()
         inverse_d = 1 / gradient.shape[-1]
         vectors = self.move(alpha).vectors(vectors, gradient, inverse_d)
         if self.sphere:

@@ -24,7 +24,8 @@ def _complete(incomplete: str) -> list[str]:
     return [name for name in map(registry.dashed, registry.stated("problem")) if name.startswith(incomplete)]
 
 
-_ONLINE = "online-sgd, momentum, heavy-ball"  # of the algorithms that a name states, those that use a sample once
+# Of the algorithms that a name states, those that use a sample once.
+_ONLINE = "online-sgd, momentum, heavy-ball, sign-descent, rmsprop, adam"
 _LISTED = ", ".join(map(registry.dashed, registry.stated("problem"))).replace("mixture,", "mixture (in a --file),")
 
 
@@ -98,11 +99,17 @@ def _algorithm(
     ] = None,
     momentum_rate: Annotated[float | None, typer.Option(help="Step size of the momentum (momentum).")] = None,
     forgetting: Annotated[
-        float | None, typer.Option(help="How much of the memory is lost in a step, times d (momentum, rmsnorm).")
+        float | None,
+        typer.Option(help="How much of the memory is lost in a step, times d (momentum, rmsnorm, rmsprop, adam)."),
     ] = None,
     lookahead: Annotated[
         float | None, typer.Option(help="How far along the momentum the gradient is taken (momentum) [default: 0].")
     ] = None,
+    beta1: Annotated[
+        float | None, typer.Option(help="How much of the gradients is kept (adam) [default: 0.9].")
+    ] = None,
+    beta2: Annotated[float | None, typer.Option(help="How much of the squares is kept (rmsprop, adam).")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Added to the root of the squares (rmsprop, adam).")] = None,
     momentum: Annotated[float | None, typer.Option(help="How much of it is kept in a step (heavy-ball).")] = None,
     nesterov: Annotated[bool | None, typer.Option("--nesterov", help="Make the step of Nesterov (heavy-ball).")] = None,
     start: Annotated[

@@ -306,6 +306,11 @@ def linear_noise(
 
 def _checked(mean: MeanLimit) -> MeanLimit:
     """The limit, or an error where its fluctuations are not known."""
+    if mean.algorithm.by_coordinate is not None:
+        raise InvalidInput(
+            f"{mean.algorithm!r} scales each coordinate of the gradient by itself; its fluctuations are not known. "
+            'dimfree.ode has the mean, and dimfree.simulate(..., method="vectors") all of it.'
+        )
     if mean.problem.inputs.components > 1 and not mean.problem.inputs.isotropic:
         raise InvalidInput(
             "The inputs are clusters with a spectrum; their fluctuations are known for isotropic clusters only. "

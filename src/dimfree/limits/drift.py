@@ -321,6 +321,11 @@ def check_mean_limit(limit: object) -> None:
             f"limit = {shown(limit)} was given; pass dimfree.ode(problem, algorithm) or dimfree.gradient_flow(...)."
         )
     check_problem(limit.problem)
+    if limit.algorithm.by_coordinate is not None:
+        raise InvalidInput(
+            f"{limit.algorithm!r} scales each coordinate of the gradient by itself; this is known for plain one-pass "
+            'SGD only. dimfree.solve takes its limit, dimfree.simulate(..., method="vectors") its runs.'
+        )
     if limit.algorithm.own:
         raise InvalidInput(
             f"{limit.algorithm!r} has vectors of its own ({', '.join(limit.algorithm.own)}); this is known for plain "
@@ -342,4 +347,8 @@ def _mean_limit(problem, algorithm, by: Averaging, *, second_order: bool) -> Mea
         raise InvalidInput(
             "readout_rate was given, but the problem has no readout to train; give it one (readout=...)."
         )
+    if algorithm.by_coordinate is not None:
+        from .coordinate_wise import coordinate_wise_limit  # a MeanLimit, defined with what is here
+
+        return coordinate_wise_limit(problem, algorithm, by, second_order=second_order)
     return MeanLimit(problem, algorithm.slow, by, second_order)

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import ArrayLike
 
+from ..algorithms.coordinate_wise import check_coordinates
 from ..algorithms.online import OnlineAlgorithm, check_online
 from ..errors import InvalidInput, check_key, check_memory, in_bytes, is_concrete, positive_integer
 from ..problems import Problem
@@ -20,6 +21,7 @@ from . import exact, vectors
 from .devices import Progress, devices_for, in_segments, on_each, spread
 from .loop import BLOCK, LANES, Lanes, Loop, Results, blocks_done
 
+_START = np.iinfo(np.uint32).max  # the number of the draw that makes a start, far from those of steps
 _MEMORY = 2**30  # bytes that the runs under way may take, unless told otherwise
 
 
@@ -42,6 +44,13 @@ def simulate_online(
     check_online(algorithm)
     method, memory = method or "exact", _MEMORY if memory is None else memory
     d = positive_integer(d, "d")
+    if algorithm.by_coordinate is not None:
+        check_coordinates(problem, algorithm, d)
+        if method == "exact":
+            raise InvalidInput(
+                f"{algorithm!r} scales each coordinate of the gradient by itself: the law of a step is not a function "
+                'of the overlaps, so that there is no exact simulation without vectors. Use method="vectors".'
+            )
     runs = positive_integer(runs, "runs")
     memory = positive_integer(memory, "memory")
     if not (isinstance(method, str) and method in ("exact", "vectors")):
@@ -98,9 +107,9 @@ class _Job(eqx.Module):
     def loop(self, states: State, keys) -> Loop:
         """The loop over runs with these starts and keys."""
         method = self._exact if isinstance(self.d, Array) else self._vectors
-        return Loop(stop=self.stop, keys=keys, save_steps=self.save_steps, **method(states))
+        return Loop(stop=self.stop, keys=keys, save_steps=self.save_steps, **method(states, keys))
 
-    def _exact(self, states: State) -> dict[str, Any]:
+    def _exact(self, states: State, keys) -> dict[str, Any]:
         problem, algorithm, d = self.problem, self.algorithm, jnp.asarray(self.d)
         batch = algorithm.batch_size
         return {
@@ -113,23 +122,31 @@ class _Job(eqx.Module):
             "block": BLOCK,
         }
 
-    def _vectors(self, states: State) -> dict[str, Any]:
+    def _vectors(self, states: State, keys) -> dict[str, Any]:
         problem, algorithm, d = self.problem, self.algorithm, int(self.d)
-        batch = algorithm.batch_size
+        batch, by_coordinate = algorithm.batch_size, algorithm.by_coordinate
 
         def load(run):
             state = jax.tree.map(lambda leaf: leaf[run], states)
-            return vectors.embed(state, problem.inputs, d), state.readout, state.numbers
+            if by_coordinate is None:
+                return vectors.embed(state, problem.inputs, d), state.readout, state.numbers
+            embedded = vectors.embed(state, problem.inputs, d, jax.random.fold_in(keys[run], _START))
+            return embedded, state.readout, by_coordinate.loaded(state.numbers, problem.width, problem.inputs, d)
 
         def advance(moving, draws, step):
             now, readout, numbers = moving
             return vectors.advance(problem, algorithm, now, readout, numbers, draws, step * batch / d)
 
+        def observe(moving):
+            now, readout, numbers = moving
+            numbers = numbers if by_coordinate is None else by_coordinate.observed(numbers, problem.inputs)
+            return vectors.observe(now, readout, problem.inputs, numbers)
+
         return {
             "load": load,
             "draw": lambda key: vectors.draw(key, problem, batch, d),
             "advance": jax.vmap(advance),
-            "observe": lambda moving: vectors.observe(moving[0], moving[1], problem.inputs, moving[2]),
+            "observe": observe,
             "block": 1,
         }
 
@@ -139,6 +156,7 @@ def _bytes_per_run(problem: Problem, algorithm: OnlineAlgorithm, d: int, method:
     blocks = problem.inputs.blocks
     state = blocks * fields**2 + 2 * problem.width
     if method == "vectors":
+        fields += 0 if algorithm.by_coordinate is None else 2 * problem.width
         return 8 * (2 * batch * d + 3 * fields * d + 3 * state)
     return 8 * BLOCK * (2 * batch * blocks * (fields + batch + 4) + 2 * state)
 

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.linalg
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -35,10 +36,18 @@ def check_rank(states: State, inputs: Inputs, d: int) -> None:
         )
 
 
-def embed(state: State, inputs: Inputs, d: int) -> dict[str, Float[Array, "_ d"]]:
-    """Vectors in dimension d that have the overlaps of the State, by family."""
+def embed(state: State, inputs: Inputs, d: int, spread: PRNGKeyArray | None = None) -> dict[str, Float[Array, "_ d"]]:
+    """Vectors in dimension d that have the overlaps of the State, by family.
+
+    **Arguments:**
+
+    - `spread`: a random key, for vectors in random directions within each block; in the first coordinates of each if
+      left out.
+    """
     check_rank(state, inputs, d)
     families = state.families
+    if spread is not None:
+        return _by_family(_in_random_directions(state.grams(*families), inputs, d, spread), state)
     # Columns in use first, and of these no more than there are dimensions: a pivot beyond is rounding.
     if inputs.blocks == 1:
         columns = _columns(state.gram(*families))[:, :d]
@@ -49,8 +58,32 @@ def embed(state: State, inputs: Inputs, d: int) -> dict[str, Float[Array, "_ d"]
         number = columns.shape[-1]
         found = columns[block, :, jnp.minimum(place, number - 1)]
         weights = d**0.5 * jnp.where(place[:, None] < number, found, 0.0).T
-    rows = [state.blocks_of(family, family).shape[-1] for family in families]
-    return dict(zip(families, jnp.split(weights, np.cumsum(rows)[:-1]), strict=True))
+    return _by_family(weights, state)
+
+
+def _by_family(weights: Float[Array, "n d"], state: State) -> dict[str, Float[Array, "_ d"]]:
+    rows = [state.blocks_of(family, family).shape[-1] for family in state.families]
+    return dict(zip(state.families, jnp.split(weights, np.cumsum(rows)[:-1]), strict=True))
+
+
+def _in_random_directions(
+    grams: Float[Array, "blocks n n"], inputs: Inputs, d: int, key: PRNGKeyArray
+) -> Float[Array, "n d"]:
+    """Normals of which each block is made orthonormal, in the combinations that have these overlaps."""
+    number, sizes = grams.shape[-1], inputs.sizes(d)
+    if is_concrete(sizes) and float(sizes.min()) < number:
+        raise InvalidInput(
+            f"A block of the inputs' spectrum has {float(sizes.min()):.0f} of d = {d} dimensions, fewer than the "
+            f"{number} vectors that are to lie in random directions there; take a larger d, or fewer blocks."
+        )
+    block, normals = block_of_coordinate(inputs, d), jax.random.normal(key, (number, d))
+    products = normals.T[:, :, None] * normals.T[:, None]
+    found = jnp.linalg.cholesky(jax.ops.segment_sum(products, block, inputs.blocks, indices_are_sorted=True))
+    factors = jax.vmap(lambda gram: psd_factor(gram)[0])(grams)
+    combined = jax.vmap(lambda triangle, factor: jax.scipy.linalg.solve_triangular(triangle.T, factor.T).T)(
+        found, factors
+    )
+    return d**0.5 * jnp.einsum("dij,jd->id", combined[block], normals)
 
 
 def _columns(gram: Float[Array, "n n"]) -> Float[Array, "n n"]:
@@ -84,7 +117,9 @@ def advance(
         now.move(alpha).point_of(vectors), vectors[TEACHERS], readout, draws, now.transform
     )
     numbers = algorithm.remeasured(numbers, gradient @ gradient.T, 1 / gradient.shape[-1], alpha)
-    now = algorithm.at(alpha, numbers)
+    if algorithm.by_coordinate is not None:
+        gradient, numbers = algorithm.by_coordinate.scaled(gradient, numbers)
+    now = algorithm.mover.at(alpha, numbers)
     return (*now.step_vectors(vectors, readout, gradient, readout_gradient, alpha), numbers), bounded
 
 
