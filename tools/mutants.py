@@ -39,6 +39,7 @@ AVERAGES = "tests/gaussian/test_averages.py"
 MEMORY = "tests/test_momentum.py"
 SLOPES = "tests/test_slopes.py"
 SPECTRUM = "tests/test_spectrum.py"
+COORDINATES = "tests/test_coordinate_wise.py"
 MUTANTS = (
     # A step on overlaps.
     Mutant(
@@ -572,6 +573,55 @@ MUTANTS = (
         "(STUDENTS, STUDENTS): jnp.broadcast_to(jnp.mean(self.blocks_of(family, family), -3, keepdims=True), "
         "self.blocks_of(family, family).shape),",
         f"{SLOPES} -k risk_of_an_average",
+    # Coordinates of the gradient scaled by their own past.
+    Mutant(
+        "the eigenvalue in the place of its root, in a response to signs",
+        "limits/coordinate_wise.py",
+        "roots = jnp.sqrt(inputs.eigenvalues)[:, None, None]",
+        "roots = inputs.eigenvalues[:, None, None]",
+        f"{COORDINATES}::test_sign_descent_of_a_linear_student",
+    ),
+    Mutant(
+        "an eigenvalue in the second-order term of signs",
+        "limits/coordinate_wise.py",
+        "present = inputs.fractions * (inputs.eigenvalues > 0)",
+        "present = inputs.fractions * inputs.eigenvalues",
+        f"{COORDINATES}::test_sign_descent_of_a_linear_student",
+    ),
+    Mutant(
+        "the bias of the second moment is not corrected in the limit",
+        "limits/coordinate_wise.py",
+        "mean = jnp.where(begun, second / jnp.where(begun, weight, 1.0), self._mean_squares(square))",
+        "mean = jnp.where(begun, second, self._mean_squares(square))",
+        f"{COORDINATES}::test_adam_approaches_its_limit",
+    ),
+    Mutant(
+        "the bias of the first moment is not corrected on vectors",
+        "algorithms/coordinate_wise.py",
+        "first / first_weight / (root + self.epsilon)",
+        "first / (root + self.epsilon)",
+        f"{COORDINATES}::test_steps_are_those_of_a_loop_in_numpy",
+    ),
+    Mutant(
+        "the second moment of a batch is that of a sample",
+        "limits/coordinate_wise.py",
+        "square = jnp.broadcast_to(moments.square, shape) / self.coordinate_rule.batch_size",
+        "square = jnp.broadcast_to(moments.square, shape)",
+        f"{COORDINATES}::test_the_second_moment_of_a_start_at_rest",
+    ),
+    Mutant(
+        "a response without the other samples of a batch",
+        "limits/lags.py",
+        "others = (1 + tables.decay) ** (self.batch_size - 1)",
+        "others = jnp.ones_like(tables.decay)",
+        f"{COORDINATES}::test_averages_with_fixed_betas_are_those_of_samples",
+    ),
+    Mutant(
+        "steps of a coordinate are not correlated",
+        "limits/lags.py",
+        'later = jnp.einsum("ij,pj->pi", self.apart, tilted)',
+        "later = tilted",
+        f"{COORDINATES}::test_averages_with_fixed_betas_are_those_of_samples",
     ),
 )
 
