@@ -214,6 +214,8 @@ def test_adam_approaches_its_limit():
         (ERF.with_inputs(SPECTRUM), START, dimfree.SignDescent(0.4)),
         (TWO, STARTS, dimfree.SignDescent(0.4)),
         (ERF, START, dimfree.WeightDecay(dimfree.Adam(0.4, forgetting=2.0), 0.5)),
+        (ERF.with_inputs(SPECTRUM), START, dimfree.Clipped(dimfree.Adam(0.4, forgetting=2.0), 0.2)),
+        (ERF, START, dimfree.ScheduleFree(dimfree.Adam(0.4, forgetting=2.0), 0.8)),
     ],
 )
 def test_runs_approach_the_limit(problem, start, algorithm):
@@ -280,6 +282,9 @@ ADAM = dimfree.Adam(0.1, forgetting=2.0)
             lambda: dimfree.simulate(ERF, ADAM, START, 1, 1.0, runs=1, key=jax.random.key(0), method="vectors"),
             "it is d at most",
         ),
+        (lambda: dimfree.ode(ERF, dimfree.Clipped(dimfree.Adam(0.1, beta2=0.9), 1.0)), "forgetting = d"),
+        (lambda: dimfree.ode(ERF, dimfree.ScheduleFree(dimfree.SignDescent(0.1))), "at another point"),
+        (lambda: dimfree.ode(ERF, dimfree.AdaptiveClip(ADAM, 2.0)), "fixed norm"),
         (lambda: dimfree.sde(ERF, ADAM, d=100), "fluctuations are not known"),
         (lambda: dimfree.linear_noise(ERF, ADAM, d=100), "fluctuations are not known"),
         (lambda: dimfree.equations(ERF, ADAM), "not a function of overlaps"),

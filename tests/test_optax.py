@@ -39,6 +39,10 @@ CHAINS = {
         optax.add_decayed_weights(0.01),
         optax.scale_by_learning_rate(COSINE),
     ),
+    "adam": optax.adam(0.05, eps=0.01),
+    "adam, cosine": optax.adam(COSINE),
+    "adamw, clipped": optax.chain(optax.clip_by_global_norm(0.1), optax.adamw(0.05, weight_decay=0.02)),
+    "sign": optax.sign_sgd(0.05),
     "by name": optax.named_chain(("first", optax.add_decayed_weights(0.02)), ("second", optax.sgd(0.3))),
 }
 
@@ -65,7 +69,8 @@ def test_steps_are_those_of_optax(name):
     inputs, gradient = jnp.asarray(rng.normal(size=(STEPS, batch_size, D))), jax.jit(jax.grad(loss))
     weights, state = first, transformation.init(first)
     vectors = {"students": first, "teachers": teacher} | {family: 0 * first for family in algorithm.own}
-    readout, numbers = PROBLEM.readout, algorithm.measured(1, 2)
+    readout, numbers, scaling = PROBLEM.readout, algorithm.measured(1, 2), algorithm.by_coordinate
+    numbers = numbers if scaling is None else scaling.loaded(numbers, 2, PROBLEM.inputs, D)
     for step, x in enumerate(inputs):
         updates, state = transformation.update(gradient(weights, teacher, x), state, weights)
         weights = optax.apply_updates(weights, updates)
@@ -104,9 +109,13 @@ REFUSED = {
     "optax.masked is not one": optax.chain(masked(1.0), optax.sgd(0.1)),
     "optax.MultiSteps is not one": optax.MultiSteps(optax.sgd(0.1), 2),
     "optax.inject_hyperparams is not one": optax.inject_hyperparams(optax.sgd)(learning_rate=0.1),
-    "clips what is not the gradient of the loss alone": optax.chain(
+    "optax.clip_by_global_norm after what is not the gradient": optax.chain(
         optax.add_decayed_weights(0.1), optax.clip_by_global_norm(1.0), optax.sgd(0.1)
     ),
+    "optax.scale_by_rms is not one": optax.rmsprop(0.1),
+    "optax.scale_by_adam was given nesterov = True": optax.nadam(0.1),
+    "optax.scale_by_adam after what is not the gradient": optax.chain(optax.add_decayed_weights(0.1), optax.adam(0.1)),
+    "optax.trace after scaling": optax.chain(optax.scale_by_sign(), optax.sgd(0.1, momentum=0.9)),
     "optax.trace twice": optax.chain(optax.trace(0.9), optax.sgd(0.1, momentum=0.9)),
     "a schedule before optax.trace": optax.chain(optax.sgd(COSINE), optax.trace(0.9)),
     "an accumulator_dtype": optax.sgd(0.1, momentum=0.9, accumulator_dtype=jnp.bfloat16),

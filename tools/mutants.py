@@ -573,6 +573,7 @@ MUTANTS = (
         "(STUDENTS, STUDENTS): jnp.broadcast_to(jnp.mean(self.blocks_of(family, family), -3, keepdims=True), "
         "self.blocks_of(family, family).shape),",
         f"{SLOPES} -k risk_of_an_average",
+    ),
     # Coordinates of the gradient scaled by their own past.
     Mutant(
         "the eigenvalue in the place of its root, in a response to signs",

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..errors import InvalidInput, positive_integer, shown
+from .coordinate_wise import Adam, SignDescent
 from .memory import HeavyBall, WeightDecay
 from .norms import Clipped
 from .online import OnlineAlgorithm, OnlineSGD
@@ -15,8 +16,8 @@ from .online import OnlineAlgorithm, OnlineSGD
 _Rate = Any  # a number, or a function of the number of steps made
 
 _KNOWN = (
-    "add_decayed_weights, clip_by_global_norm, identity, scale, scale_by_learning_rate, scale_by_schedule, trace, and "
-    "chains of these, such as sgd"
+    "add_decayed_weights, clip_by_global_norm, identity, scale, scale_by_adam, scale_by_learning_rate, "
+    "scale_by_schedule, scale_by_sign, trace, and chains of these, such as adam, adamw, sgd and sign_sgd"
 )
 
 
@@ -32,7 +33,9 @@ def from_optax(transformation: Any, *, d: int, batch_size: int = 1) -> OnlineAlg
     | a schedule, a function of the step | a function of alpha = step x batch_size / d |
     | `trace(decay)`, `sgd(momentum=...)` | `HeavyBall(momentum=decay)`, with `nesterov=True` its step of Nesterov |
     | `clip_by_global_norm(c)`, first in the chain | `Clipped(norm=c)`, of the gradient of all students together |
-    | `add_decayed_weights(r)` | `ridge` = d r; after a momentum, `WeightDecay` with decay = d r x learning rate |
+    | `adam(rate, b1, b2, eps)` | `Adam` at the rate $\sqrt d$ rate, forgetting = d (1 - b2), epsilon = $\sqrt d$ eps |
+    | `sign_sgd(rate)` | `SignDescent` at the rate $\sqrt d$ rate |
+    | `add_decayed_weights(r)` | `ridge` = d r; after a momentum or Adam, `WeightDecay` with decay = d r x learning rate |
 
     The chain is read off the closures of optax. What is not understood, or stands in an order that has no counterpart
     here, is refused by name.
@@ -100,7 +103,9 @@ _SETTINGS: dict[str, set[str]] = {
     "clip_by_global_norm": {"max_norm"},
     "identity": set(),
     "scale": {"step_size"},
+    "scale_by_adam": {"b1", "b2", "eps", "eps_root", "mu_dtype", "nesterov"},
     "scale_by_schedule": {"step_size_fn"},
+    "scale_by_sign": set(),
     "trace": {"decay", "nesterov", "accumulator_dtype"},
 }
 
@@ -114,6 +119,7 @@ class _Chain:
         self.ridge: Any = 0.0  # the weights in what the momentum remembers, in units of the gradient
         self.momentum: tuple[Any, bool] | None = None
         self.norm: Any = None  # at which the gradient is clipped
+        self.by_coordinate: Callable[[Any, int, int], OnlineAlgorithm] | None = None  # of the rate, d, the batch
 
     # The transformations, by their names.
 
@@ -132,17 +138,40 @@ class _Chain:
         self.decay = _plus(self.decay, weight_decay)
 
     def clip_by_global_norm(self, max_norm: Any) -> None:
-        plain = not callable(self.gradient) and self.gradient == 1 and not callable(self.decay) and self.decay == 0
-        if not plain or self.momentum is not None or self.norm is not None:
-            raise InvalidInput(
-                "The chain clips what is not the gradient of the loss alone; here optax.clip_by_global_norm comes "
-                "first, before rates, decay and momentum."
-            )
+        self._check_plain("clip_by_global_norm", "first, before rates, decay and momentum")
+        if self.norm is not None:
+            raise InvalidInput("The chain has optax.clip_by_global_norm twice; give the smaller norm once.")
         self.norm = max_norm
+
+    def scale_by_adam(self, b1: Any, b2: Any, eps: Any, eps_root: Any, mu_dtype: Any, nesterov: bool) -> None:
+        self._check_plain("scale_by_adam", "before rates, decay and momentum, as in optax.adam and optax.adamw")
+        if nesterov or mu_dtype is not None or eps_root != 0:
+            raise InvalidInput(
+                f"optax.scale_by_adam was given nesterov = {nesterov}, eps_root = {eps_root}, mu_dtype = {mu_dtype}; "
+                "the Adam here has none of these."
+            )
+
+        def adam(rate: Any, d: int, batch_size: int) -> OnlineAlgorithm:
+            return Adam(rate, b1, forgetting=d * (1 - b2), epsilon=d**0.5 * eps, batch_size=batch_size)
+
+        self.by_coordinate = adam
+
+    def scale_by_sign(self) -> None:
+        self._check_plain("scale_by_sign", "before rates, decay and momentum, as in optax.sign_sgd")
+        self.by_coordinate = lambda rate, d, batch_size: SignDescent(rate, batch_size)
+
+    def _check_plain(self, name: str, where: str) -> None:
+        scaled = callable(self.gradient) or callable(self.decay) or self.gradient != 1 or self.decay != 0
+        if scaled or self.momentum is not None or self.by_coordinate is not None:
+            raise InvalidInput(
+                f"The chain has optax.{name} after what is not the gradient of the loss alone; here it comes {where}."
+            )
 
     def trace(self, decay: Any, nesterov: bool, accumulator_dtype: Any) -> None:
         if self.momentum is not None:
             raise InvalidInput("The chain has optax.trace twice; an algorithm here has one momentum.")
+        if self.by_coordinate is not None:
+            raise InvalidInput("The chain has optax.trace after scaling each coordinate; that is not known here.")
         if callable(self.gradient) or callable(self.decay):
             raise InvalidInput(
                 "The chain has a schedule before optax.trace, so that the momentum remembers old rates; here a "
@@ -170,11 +199,14 @@ class _Chain:
             return lambda alpha: rate(_steps(alpha, d / batch_size))
 
         ridge, decay = self.ridge, self.decay
-        if self.momentum is None and not callable(decay) and not callable(self.gradient):
+        plain = self.momentum is None and self.by_coordinate is None
+        if plain and not callable(decay) and not callable(self.gradient):
             ridge, decay = decay / self.gradient, 0.0  # without a memory both are the same
         learning_rate = in_alpha(_times(self.gradient, -1.0))
-        if self.momentum is None:
-            found: OnlineAlgorithm = OnlineSGD(learning_rate, batch_size, ridge=d * ridge)
+        if self.by_coordinate is not None:
+            found = self.by_coordinate(in_alpha(_times(self.gradient, -(d**0.5))), d, batch_size)
+        elif self.momentum is None:
+            found = OnlineSGD(learning_rate, batch_size, ridge=d * ridge)
         else:
             momentum, nesterov = self.momentum
             found = HeavyBall(learning_rate, momentum, batch_size, ridge=d * ridge, nesterov=nesterov)

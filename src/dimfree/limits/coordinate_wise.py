@@ -55,7 +55,7 @@ class CoordinateWiseLimit(MeanLimit):
     @property
     def rule(self) -> Rule | Trapezoid | None:
         if self.coordinate_rule.forgetting is not None:
-            return self.problem.mean_rule(self.averaging)
+            return self.problem.mean_rule(self.averaging, self.algorithm.transform)
         return self._field_rule.fields
 
     @property
@@ -204,6 +204,13 @@ def coordinate_wise_limit(
             f"{algorithm!r} starts with v = 0, epsilon = 0 and a memory of order d: its first steps are larger the "
             "larger d is, and have no limit. Give epsilon > 0, or dimfree.Adam(learning_rate, beta1=0.0, "
             "forgetting=...), which corrects the bias."
+        )
+    changed = algorithm.transform is not None or algorithm.move(jnp.zeros(())).point
+    if rule.forgetting is None and changed:
+        raise InvalidInput(
+            f"{algorithm!r} changes the gradient, or takes it at another point, before a fixed beta2 scales it; this "
+            "limit is known with a memory of order d: give forgetting = d (1 - beta2), which in dimension d is the "
+            "same algorithm."
         )
     if rule.forgetting is None and with_epsilon:
         raise InvalidInput(
