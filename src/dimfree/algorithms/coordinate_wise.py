@@ -285,8 +285,8 @@ def check_coordinates(problem: Problem, algorithm: OnlineAlgorithm, d: int | Non
     rule = algorithm.by_coordinate
     if rule is not None and set(algorithm.measured(1, 1)) != set(rule.measured(1, 1)):
         raise InvalidInput(
-            f"{algorithm!r} measures the norm of a gradient whose coordinates are scaled one by one; that is not known. "
-            "Use dimfree.Clipped with a fixed norm."
+            f"{algorithm!r} measures the norm of a gradient whose coordinates are scaled one by one; that is not "
+            "known. Use dimfree.Clipped with a fixed norm."
         )
     if d is not None and rule is not None and rule.forgetting is not None and is_concrete(rule.forgetting):
         require(

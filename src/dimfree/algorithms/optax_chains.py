@@ -35,7 +35,7 @@ def from_optax(transformation: Any, *, d: int, batch_size: int = 1) -> OnlineAlg
     | `clip_by_global_norm(c)`, first in the chain | `Clipped(norm=c)`, of the gradient of all students together |
     | `adam(rate, b1, b2, eps)` | `Adam` at the rate $\sqrt d$ rate, forgetting = d (1 - b2), epsilon = $\sqrt d$ eps |
     | `sign_sgd(rate)` | `SignDescent` at the rate $\sqrt d$ rate |
-    | `add_decayed_weights(r)` | `ridge` = d r; after a momentum or Adam, `WeightDecay` with decay = d r x learning rate |
+    | `add_decayed_weights(r)` | `ridge` = d r; after a momentum or Adam, `WeightDecay` by d r x learning rate |
 
     The chain is read off the closures of optax. What is not understood, or stands in an order that has no counterpart
     here, is refused by name.

@@ -20,7 +20,7 @@ from ..state import State
 from .drift import MeanLimit
 from .lags import Lags, Tables, lags
 
-_NOISE_NODES = 12
+_NOISE_NODES = 48  # with 12, label noise of variance one cost 2e-3 of a drift; with 48, 1e-6
 _SHORT = 0.8  # beta2 below which averages are almost those of a sign, with a kink where a slope is zero
 _POINTS = 2**14  # where there is such a kink
 _SIGNS = 2**17  # where there is little to do at each
