@@ -102,7 +102,8 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "readout" else name for name in CASES]
+    "name",
+    [name if name in ("plain", "momentum") else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
 )
 def test_solution_is_that_of_an_explicit_solver(name):
     activation, options, algorithm = CASES[name]

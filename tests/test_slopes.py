@@ -229,7 +229,11 @@ def test_runs_approach_the_limit(name, problem, spectrum, batch):
     ("problem", "algorithm"),
     [
         ("own loss", dimfree.Clipped(Averaged(Momentum(0.5, 0.3, 1.0, batch_size=8), 1.0), 0.2)),
-        ("own loss", dimfree.ScheduleFree(AdaptiveClip(OnlineSGD(1.0), 1.2, start=0.3), 0.8)),
+        pytest.param(
+            "own loss",
+            dimfree.ScheduleFree(AdaptiveClip(OnlineSGD(1.0), 1.2, start=0.3), 0.8),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["clipped batches, momentum, average", "schedule free, adaptive clip"],
 )

@@ -309,6 +309,7 @@ def test_spectra_by_name_and_merged():
     np.testing.assert_allclose(Spectrum([1.0, 1.0]).effective_dimension(100), 100.0)
 
 
+@pytest.mark.slow
 def test_limits_are_differentiated_by_the_eigenvalues():
     start = START
 

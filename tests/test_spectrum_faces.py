@@ -199,7 +199,7 @@ def test_a_sweep_over_an_exponent_computes_what_the_library_does():
     assert len(risks) == 4
 
 
-@pytest.mark.parametrize("name", ["simulate", "exit_time"])
+@pytest.mark.parametrize("name", ["simulate", pytest.param("exit_time", marks=pytest.mark.slow)])
 def test_simulations_of_a_study_are_those_of_the_library(name):
     sgd, d, runs = dimfree.OnlineSGD(0.02, sphere=True), 40, 6
     description = checked(
