@@ -63,6 +63,34 @@ def heavy_ball(rate, *options, **others) -> dimfree.HeavyBall:
     return dimfree.HeavyBall(rate / 2, 0.6, *options, **others)
 
 
+def clipped(*options, **others) -> dimfree.Clipped:
+    return dimfree.Clipped(momentum(*options, **others), 0.4)
+
+
+def adaptive(*options, **others) -> dimfree.SharpnessAware:
+    return dimfree.SharpnessAware(dimfree.AdaptiveClip(dimfree.OnlineSGD(*options, **others), 1.2, start=0.5), 0.5)
+
+
+def twice(*options, **others) -> dimfree.Repeated:
+    return dimfree.Repeated(dimfree.OnlineSGD(*options, **others), 0.5)
+
+
+def moved(*options, **others) -> dimfree.NormalisedGradient:
+    return dimfree.NormalisedGradient(dimfree.MovedGradient(dimfree.OnlineSGD(*options, **others), 0.7), 0.5)
+
+
+def free(*options, **others) -> dimfree.ScheduleFree:
+    return dimfree.ScheduleFree(dimfree.OnlineSGD(*options, **others), 0.8)
+
+
+def ahead(rate, *options, **others) -> dimfree.Momentum:
+    return dimfree.Momentum(rate, 2 * rate, 2.0, *options, lookahead=0.3, **others)
+
+
+def adagrad(rate, *options, **others) -> dimfree.AdaGradNorm:
+    return dimfree.AdaGradNorm(rate, 0.5, *options, **others)
+
+
 XOR = dimfree.Mixture.xor(3, 2.0, readout=[1.0, -0.7, 0.4])
 THREE = cases.three_classes(2, probabilities=[0.5, 0.3, 0.2], **cases.UNEQUAL)
 
@@ -93,6 +121,13 @@ TABLE = [
     LawCase("both, spiked tensor", 20, dimfree.SpikedTensor(3, 2.0), rate=0.1, alpha=1.0, memory=both),
     LawCase("heavy ball", 20, network(2, 1, "square"), rate=0.3, memory=heavy_ball),
     LawCase("heavy ball, batch", 100, network(2, 1, "erf"), batch_size=7, rate=3.0, runs=2000, memory=heavy_ball),
+    LawCase("clipped", 20, spread(2, 1, "erf", STEEP), batch_size=3, rate=2.0, runs=2000, memory=clipped),
+    LawCase("adaptive clip, sharpness", 20, network(2, 1, "erf"), batch_size=2, rate=2.0, memory=adaptive),
+    LawCase("two steps, sphere", 20, spread(2, 1, "erf", STEEP), sphere=True, rate=1.0, runs=2000, memory=twice),
+    LawCase("moved, normalised", 20, network(2, 1, "erf"), batch_size=3, rate=1.0, runs=2000, memory=moved),
+    LawCase("schedule free", 20, spread(2, 1, "square", STEEP), rate=0.2, runs=2000, memory=free),
+    LawCase("lookahead", 20, network(2, 1, "erf"), sphere=True, rate=1.0, runs=2000, memory=ahead),
+    LawCase("AdaGrad of the norm, XOR", 20, XOR, trained=True, rate=0.7, runs=2000, memory=adagrad),
     LawCase("spiked tensor of order 3", 20, dimfree.SpikedTensor(3, 2.0), rate=0.2, alpha=1.0),
     LawCase("trained readout", 20, network(3, 1, "erf"), trained=True, rate=3.0),
     LawCase("relu", 100, network(2, 2, "relu"), sphere=True, rate=1.0, runs=2000),

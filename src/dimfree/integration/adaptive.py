@@ -19,8 +19,8 @@ def solve_adaptively(
 ) -> dict[str, Any]:
     """A limit's `vector_field` from its `initial` values by Tsit5 or `FrozenAverages`, to tolerances, with events.
 
-    Of a limit this uses besides `coordinates_of` (those among the values that are coordinates of the State), `units`
-    (what an absolute tolerance is relative to) and `observed` (the fields of a Trajectory that the values make).
+    Of a limit this uses besides `coordinates_of` (those among the values that are coordinates of the State) and
+    `observed` (the fields of a Trajectory that the values make).
     """
     initial = limit.initial(start)
 
@@ -42,7 +42,7 @@ def solve_adaptively(
         args=start,
         saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=alphas), diffrax.SubSaveAt(t1=True)]),
         stepsize_controller=diffrax.PIDController(
-            rtol=tolerances[0], atol=tolerances[1] * limit.units(start), dtmin=1e-13 * alphas[-1], force_dtmin=False
+            rtol=tolerances[0], atol=tolerances[1], dtmin=1e-13 * alphas[-1], force_dtmin=False
         ),
         event=diffrax.Event(conditions, root_finder),
         max_steps=max_steps,

@@ -131,6 +131,7 @@ class Limit(eqx.Module, Generic[Solution]):
         relative, absolute = settings.tolerances(rough=self.rough)
         # As arrays, so that one compiled program serves all of them.
         tolerances = tuple(real_array(each, "tolerance") for each in (relative, absolute))
+        tolerances = tolerances[0], tolerances[1] * self.units(start)
         frozen = self.freezes(start, times)
         arrays = solve_adaptively(self, start, times, tolerances, settings.max_steps, settings.stop, frozen=frozen)
         solver = "exponential Adams with frozen averages" if frozen else "Tsit5"
