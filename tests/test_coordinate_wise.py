@@ -224,6 +224,7 @@ def test_runs_approach_the_limit(problem, start, algorithm):
     assert abs(found + 0.5) < 0.2, found
 
 
+@pytest.mark.slow
 def test_a_long_fixed_memory_is_a_memory_of_order_d():
     """beta2 = 1 - c/d and forgetting = c are the same runs; as beta2 -> 1 both limits meet once v has settled."""
     d, c = 200, 4.0

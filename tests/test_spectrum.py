@@ -135,8 +135,8 @@ def test_paths_spread_as_linear_noise():
 def test_clusters_share_a_spectrum(activation):
     """The limit against exact runs, and these against vectors, in all blocks; means have no eigenvalue."""
     means = [[1.5, 0.0], [0.0, 1.5], [-1.0, -1.0]]
-    problem = dimfree.Mixture(means, [1, 0, 1], 2, snr=[2.0, 1.0, 4.0], activation=activation).with_inputs(THREE)
-    algorithm, d, alpha = dimfree.Averaged(dimfree.OnlineSGD(0.5, batch_size=2), 1.0), 600, [0.0, 2.0]
+    problem = dimfree.Mixture(means, [1, 0, 1], 1, snr=[2.0, 1.0, 4.0], activation=activation).with_inputs(THREE)
+    algorithm, d, alpha = dimfree.Averaged(dimfree.OnlineSGD(0.5, batch_size=2), 1.0), 300, [0.0, 2.0]
     start, pack = dimfree.random_state(problem, d, key=jax.random.key(1)), algorithm.coordinates(problem).pack
     limit = np.asarray(pack(dimfree.solve(dimfree.ode(problem, algorithm), start, alpha).final))
     exact, vectors = (
@@ -144,7 +144,7 @@ def test_clusters_share_a_spectrum(activation):
         for method, runs, key in (("exact", 400, jax.random.key(2)), ("vectors", 100, jax.random.key(3)))
     )
     errors = [runs.std(axis=0) / np.sqrt(len(runs)) for runs in (exact, vectors)]
-    # 63 entries, four standard errors each: a false alarm in 250; the mean differs from the limit by 1/d beside.
+    # 21 entries, four standard errors each: a false alarm in 750; the mean differs from the limit by 1/d beside.
     assert np.all(np.abs(exact.mean(axis=0) - vectors.mean(axis=0)) < 4.2 * np.hypot(*errors))
     assert np.all(np.abs(exact.mean(axis=0) - limit) < 4 * errors[0] + 1 / d)
     assert np.abs(limit - np.asarray(pack(algorithm.begin(problem.inputs.over_blocks(start))))).max() > 20 / d
@@ -160,7 +160,7 @@ def test_the_risk_is_that_of_the_fields():
 @pytest.mark.parametrize("batch", [1, 3])
 def test_least_squares_has_its_exact_mean(batch):
     """The recursion of the mean squares in the eigenbasis is exact at any d; so is the simulation's mean."""
-    eigenvalues, d, steps, rate, noise = np.arange(1.0, 31.0) ** -1.5, 30, 90, 0.3 * 30, 0.1
+    eigenvalues, d, steps, rate, noise = np.arange(1.0, 13.0) ** -1.5, 12, 36, 0.3 * 12, 0.1
     problem = dimfree.TwoLayer(1, 1, activation="linear", noise=noise).with_inputs(Spectrum(eigenvalues))
     start = dimfree.random_state(problem, d, key=jax.random.key(4))
     G = {pair: np.asarray(blocks)[:, 0, 0] * d for pair, blocks in start.overlaps.items()}
@@ -174,7 +174,7 @@ def test_least_squares_has_its_exact_mean(batch):
     mean = dimfree.exact_mean(problem, algorithm, start, d, alpha)
     np.testing.assert_allclose(mean.risk[-1], expected, rtol=1e-12)
     if batch == 1:
-        runs = dimfree.simulate(problem, algorithm, start, d, alpha, runs=4_000, key=jax.random.key(5))
+        runs = dimfree.simulate(problem, algorithm, start, d, alpha, runs=2_000, key=jax.random.key(5))
         risks = np.asarray(runs.risk)[:, -1]
         assert abs(risks.mean() - expected) < 4 * risks.std() / np.sqrt(len(risks))
     assert abs(float(dimfree.solve(dimfree.ode(problem, algorithm), start, alpha).risk[-1]) / expected - 1) > 0.01
