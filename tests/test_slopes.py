@@ -215,7 +215,7 @@ def test_runs_are_those_of_a_loop_in_numpy(name, batch):
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 8])
 @pytest.mark.parametrize(
-    "spectrum", [None, Spectrum.power_law(0.8, 200, 8).normalised()], ids=["isotropic", "power law"]
+    "spectrum", [None, Spectrum.power_law(0.8, 100, 8).normalised()], ids=["isotropic", "power law"]
 )
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("name", CASES)

