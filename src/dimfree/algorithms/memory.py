@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -13,7 +12,7 @@ from ..errors import InvalidInput, is_concrete, require, shown
 from ..state import STUDENTS, Pair
 from .moves import Move, Number
 from .online import OnlineAlgorithm, OnlineSGD, check_online
-from .schedules import Schedule, as_rate, rate_at
+from .schedules import Schedule, as_rate, at_start, rate_at
 
 MOMENTUM, AVERAGE = "momentum", "average"
 
@@ -150,8 +149,7 @@ class HeavyBall(OnlineSGD):
     ):
         super().__init__(learning_rate, batch_size, sphere, ridge, readout_rate)
         self.momentum, self.nesterov = as_rate(momentum, "momentum"), bool(nesterov)
-        with jax.ensure_compile_time_eval():
-            first = rate_at(self.momentum, jnp.zeros(()))
+        first = at_start(self.momentum)
         require(not is_concrete(first) or first < 1, f"momentum = {shown(momentum)} was given; it must be less than 1.")
 
     @property
@@ -335,8 +333,7 @@ class ScheduleFree(Averaged):
     ):
         super().__init__(algorithm, _since_the_start if forgetting is None else forgetting)
         self.interpolation = as_rate(interpolation, "interpolation")
-        with jax.ensure_compile_time_eval():
-            first = rate_at(self.interpolation, jnp.zeros(()))
+        first = at_start(self.interpolation)
         words = f"interpolation = {shown(interpolation)} was given; it must be less than 1."
         require(not is_concrete(first) or first < 1, words)
 

@@ -1,12 +1,12 @@
 """Algorithms that go by the norm of the gradient: clipped at one, brought to one, divided by what it was so far."""
 
+import abc
 from collections.abc import Callable
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..errors import is_concrete, positive_number, require
-from .memory import Beside
 from .online import OnlineAlgorithm, OnlineSGD, check_online
 from .schedules import Schedule, as_rate, number, positive_rate, rate_at
 from .slopes import OfSlopes, squared_norm
@@ -14,7 +14,29 @@ from .slopes import OfSlopes, squared_norm
 GRADIENT_SQUARE = "gradient_square"
 
 
-class Clipped(OfSlopes):
+class _OfNorm(OfSlopes):
+    """An algorithm whose gradient is scaled by a function of its norm: that of the whole batch."""
+
+    norm: Float[Array, ""] | Schedule
+
+    def __init__(self, algorithm: OnlineAlgorithm, norm: float | Array | Callable):
+        check_online(algorithm)
+        self.algorithm, self.norm = algorithm, positive_rate(norm, "norm")
+
+    @property
+    def joins_batch(self) -> bool:
+        return True
+
+    def used_slopes(self, slopes, fields, gram):
+        found = self._inner(slopes, fields, gram)
+        return found * self._factor(squared_norm(found, gram))
+
+    @abc.abstractmethod
+    def _factor(self, square: Float[Array, ""]) -> Float[Array, ""]:
+        """By which a gradient of this squared norm is multiplied."""
+
+
+class Clipped(_OfNorm):
     r"""An algorithm whose gradient is clipped at a norm.
 
     $$ g \leftarrow g \, \min\Big(1, \frac{\text{norm}}{\|g\|}\Big), \qquad
@@ -35,25 +57,17 @@ class Clipped(OfSlopes):
         >>> limit = dimfree.ode(dimfree.TwoLayer(1, 1, "erf"), clipped)
     """
 
-    norm: Float[Array, ""] | Schedule
-
     def __init__(self, algorithm: OnlineAlgorithm, norm: float | Array | Callable):
-        check_online(algorithm)
-        self.algorithm, self.norm = algorithm, positive_rate(norm, "norm")
+        super().__init__(algorithm, norm)
 
-    @property
-    def joins_batch(self) -> bool:
-        return True
-
-    def used_slopes(self, slopes, fields, gram):
-        found, norm = self._inner(slopes, fields, gram), number(self.norm)
-        square = squared_norm(found, gram)
+    def _factor(self, square):
         # Slopes of zero are clipped to zero, with derivatives of zero.
+        norm = number(self.norm)
         long = square > norm**2
-        return found * jnp.where(long, norm / jnp.sqrt(jnp.where(long, square, 1.0)), 1.0)
+        return jnp.where(long, norm / jnp.sqrt(jnp.where(long, square, 1.0)), 1.0)
 
 
-class NormalisedGradient(OfSlopes):
+class NormalisedGradient(_OfNorm):
     r"""An algorithm whose gradient is brought to one norm, whatever its length.
 
     $$ g \leftarrow \text{norm} \, \frac{g}{\|g\|} $$
@@ -67,23 +81,14 @@ class NormalisedGradient(OfSlopes):
     - `norm`: positive; a number or a function of alpha.
     """
 
-    norm: Float[Array, ""] | Schedule
-
     def __init__(self, algorithm: OnlineAlgorithm, norm: float | Array | Callable = 1.0):
-        check_online(algorithm)
-        self.algorithm, self.norm = algorithm, positive_rate(norm, "norm")
+        super().__init__(algorithm, norm)
 
-    @property
-    def joins_batch(self) -> bool:
-        return True
-
-    def used_slopes(self, slopes, fields, gram):
-        found = self._inner(slopes, fields, gram)
-        square = squared_norm(found, gram)
-        return found * jnp.where(square > 0, number(self.norm) / jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
+    def _factor(self, square):
+        return jnp.where(square > 0, number(self.norm) / jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
 
 
-class AdaptiveClip(Beside):
+class AdaptiveClip(OfSlopes):
     r"""An algorithm whose gradient is clipped at a multiple of the norm that it had lately.
 
     $$ g \leftarrow g \, \min\Big(1, \frac{\text{factor} \sqrt n}{\|g\|}\Big), \qquad
@@ -126,15 +131,8 @@ class AdaptiveClip(Beside):
         self.forgetting, self.start = as_rate(forgetting, "forgetting"), jnp.asarray(start, float)
 
     @property
-    def transform(self) -> OnlineAlgorithm:
-        return self
-
-    @property
     def joins_batch(self) -> bool:
         return True
-
-    def move(self, alpha):
-        return self.algorithm.move(alpha)
 
     def measured(self, blocks: int, width: int):
         return self.algorithm.measured(blocks, width) | {GRADIENT_SQUARE: self.start**2}

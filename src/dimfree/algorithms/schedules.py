@@ -111,11 +111,16 @@ def as_rate(
 def positive_rate(rate: float | Array | Callable | Schedule, name: str) -> Array | Schedule:
     """What a user gave as a rate that must not be zero (at the start, where it changes)."""
     found = as_rate(rate, name)
-    with jax.ensure_compile_time_eval():
-        first = rate_at(found, jnp.zeros(()))
+    first = at_start(found)
     if is_concrete(first):
         require(first > 0, f"{name} = {shown(rate)} was given; it must be positive.")
     return found
+
+
+def at_start(rate: Array | Schedule) -> Float[Array, ""]:
+    """A rate where every run starts, also where a program is being traced."""
+    with jax.ensure_compile_time_eval():
+        return rate_at(rate, jnp.zeros(()))
 
 
 def number(rate: Array | Schedule) -> Float[Array, ""]:

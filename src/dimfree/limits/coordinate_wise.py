@@ -45,10 +45,6 @@ class CoordinateWiseLimit(MeanLimit):
         """What scales the coordinates, whatever stands beside it."""
         return self.algorithm.by_coordinate
 
-    @property
-    def own_sources(self) -> tuple[str, ...]:
-        return (*super().own_sources, *self.coordinate_rule.sources)
-
     def freezes(self, start: State, times: Float[Array, " times"]) -> bool:
         return False
 
@@ -119,7 +115,7 @@ class CoordinateWiseLimit(MeanLimit):
     def _by_lags(self, state: State, moments: Moments, square: Float[Array, "blocks p p"]) -> Moments:
         inputs = self.problem.inputs
         fields = inputs.fields(state)
-        variance = jnp.diagonal(jnp.sum(square, axis=0)) / jnp.sum(inputs.fractions * inputs.eigenvalues)
+        variance = jnp.diagonal(jnp.sum(square, axis=0)) / inputs.trace
         response, spread = self._response(fields, variance * self.coordinate_rule.batch_size)
         matrix = on_range(fields.covariance, response.T).T
         roots = jnp.sqrt(inputs.eigenvalues)[:, None, None]

@@ -238,8 +238,7 @@ class MeanLimit(Limit[Trajectory]):
         moments = mean_moments(self.problem, self.algorithm, alpha, state, self.averaging)
         # Of the slopes, what is averaged is what a block with all of the trace would have.
         square = moments.square if moments.square.ndim == 3 else moments.square[None]
-        trace = jnp.sum(inputs.fractions * inputs.eigenvalues)
-        slopes = jnp.sqrt(jnp.maximum(jnp.diagonal(jnp.sum(square, axis=0)), 0.0) / trace)[:, None]
+        slopes = jnp.sqrt(jnp.maximum(jnp.diagonal(jnp.sum(square, axis=0)), 0.0) / inputs.trace)[:, None]
 
         def sizes(family: str) -> Float[Array, "blocks p _"]:
             norms = jnp.diagonal(state.blocks_of(family, family), axis1=-2, axis2=-1)

@@ -68,7 +68,7 @@ def solve(
         problem=limit.problem,
         clock=limit.clock,
         labels=limit.coordinates.labels,
-        limit_sources=limit.own_sources,
+        limit_sources=(*limit.algorithm.sources, *limit.own_sources),
         provenance=provenance(
             limit=limit.name,
             problem=limit.problem,
