@@ -74,7 +74,7 @@ def test_steps_are_those_of_optax(name):
     for step, x in enumerate(inputs):
         updates, state = transformation.update(gradient(weights, teacher, x), state, weights)
         weights = optax.apply_updates(weights, updates)
-        draws = Draws(normals=x, noise=jnp.zeros(batch_size), component=jnp.zeros(batch_size, int))
+        draws = Draws(normals=x, noise=jnp.zeros(batch_size), choice=jnp.zeros(batch_size))
         alpha = jnp.asarray(step * batch_size / D)
         (vectors, _, numbers), _ = advance(PROBLEM, algorithm, vectors, readout, numbers, draws, alpha)
         np.testing.assert_allclose(vectors["students"], weights, atol=1e-12)

@@ -282,6 +282,11 @@ def check_coordinates(problem: Problem, algorithm: OnlineAlgorithm, d: int | Non
             f"independent coordinates (isotropic, or dimfree.Spectrum) only; {problem!r} has others. Use "
             "dimfree.OnlineSGD or dimfree.Momentum."
         )
+    if d is None and (problem.inputs_per_sample > 1 or problem.changes):
+        raise InvalidInput(
+            f"A sample of {problem!r} is several inputs, or its law changes with the clock; the limit of {algorithm!r} "
+            'is known for one input and a law that stays. dimfree.simulate(..., method="vectors") takes any.'
+        )
     rule = algorithm.by_coordinate
     if rule is not None and set(algorithm.measured(1, 1)) != set(rule.measured(1, 1)):
         raise InvalidInput(

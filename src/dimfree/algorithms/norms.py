@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from ..errors import is_concrete, positive_number, require
 from .online import OnlineAlgorithm, OnlineSGD, check_online
 from .schedules import Schedule, as_rate, number, positive_rate, rate_at
-from .slopes import OfSlopes, squared_norm
+from .slopes import OfSlopes
 
 GRADIENT_SQUARE = "gradient_square"
 
@@ -29,7 +29,7 @@ class _OfNorm(OfSlopes):
 
     def used_slopes(self, slopes, fields, gram):
         found = self._inner(slopes, fields, gram)
-        return found * self._factor(squared_norm(found, gram))
+        return found * self._factor(self._squared_norm(found, gram))
 
     @abc.abstractmethod
     def _factor(self, square: Float[Array, ""]) -> Float[Array, ""]:

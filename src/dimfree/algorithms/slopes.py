@@ -31,10 +31,9 @@ class OfSlopes(Beside):
         """The student fields after a step of plain SGD at this rate: weights move along the inputs of the batch."""
         return fields - rate / self.batch_size * gram @ slopes
 
-
-def squared_norm(slopes: Float[Array, "B p"], gram: Float[Array, "B B"]) -> Float[Array, ""]:
-    """The squared norm of the mean gradient of a batch with these slopes, over all students."""
-    return jnp.sum((slopes @ slopes.T) * gram) / slopes.shape[0] ** 2
+    def _squared_norm(self, slopes: Float[Array, "B p"], gram: Float[Array, "B B"]) -> Float[Array, ""]:
+        """The squared norm of the mean gradient of a batch with these slopes, over all students."""
+        return jnp.sum((slopes @ slopes.T) * gram) / self.batch_size**2
 
 
 class ClippedSlopes(OfSlopes):
@@ -118,7 +117,7 @@ class SharpnessAware(OfSlopes):
 
     def used_slopes(self, slopes, fields, gram):
         first = slopes(fields)
-        square = squared_norm(first, gram)
+        square = self._squared_norm(first, gram)
         norm = jnp.sqrt(jnp.where(square > 0, square, 1.0))
         return self._inner(slopes, self._moved(fields, gram, first, -number(self.radius) / norm), gram)
 

@@ -18,6 +18,7 @@ from ..errors import InvalidInput, check_key, check_memory, positive_integer, po
 from ..limits import DiffusionLimit, LinearNoiseLimit, MeanLimit, ode
 from ..limits.diffusion import as_dimension
 from ..problems import Problem
+from ..problems.base import check_problem
 from ..simulation import random_state, simulate
 from ..solving import solve
 from ..state import State
@@ -207,6 +208,7 @@ def exit_time(
     if not asked or not all(isinstance(each, str) and each in METHODS for each in asked):
         raise InvalidInput(f"methods = {shown(methods)} was given; choose among {', '.join(METHODS)}.")
     check_threshold(threshold)
+    check_problem(problem, "spectrum", "tokens")
     limit = ode(problem, algorithm)
     plateau_risk = float(problem.risk(rest(limit)))
     level = float(exit_level(problem, plateau_risk, threshold))

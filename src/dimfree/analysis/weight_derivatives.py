@@ -14,7 +14,7 @@ from ..errors import InvalidInput
 from ..gaussian.grids import Grid, average_over_grid
 from ..gaussian.means import FieldRule, gaussian_mean
 from ..gaussian.relu_curvature import relu_derivatives
-from ..gaussian.rules import Averaging, Rule, Trapezoid, bound_on_error
+from ..gaussian.rules import AnyRule, Averaging, Trapezoid, bound_on_error
 from ..problems import FieldProblem, Problem, TwoLayer
 from ..problems.field_problem import split_fields
 from ..state import State
@@ -77,7 +77,7 @@ def is_relu(problem: Problem) -> bool:
     return integrals is not None and integrals.is_relu
 
 
-def derivative_rule(problem: Problem) -> Rule | Trapezoid | None:
+def derivative_rule(problem: Problem) -> AnyRule | None:
     """The quadrature that the derivatives go by; None where they are closed forms."""
     if not isinstance(problem, FieldProblem) or problem.knows_moments:
         return None

@@ -352,7 +352,7 @@ def from_data(
         >>> found.data.shape, round(found.effective_dimension)
         ((8, 201), 41)
     """
-    check_problem(problem, any_spectrum=True)
+    check_problem(problem, "spectrum")
     if not isinstance(problem, FieldProblem) or not problem.inputs.is_standard:
         raise InvalidInput(
             f"problem = {shown(problem)} was given; the data state the inputs, so pass a loss of local fields without "

@@ -185,7 +185,7 @@ def _steps(problem: FieldProblem, algorithm: OnlineAlgorithm, moving, rows, nois
         def one(moving, rows, noise):
             (now, readout, numbers), finite = moving
             # Inputs of this problem are standard, that is, what it is given as normal numbers.
-            draws = Draws(normals=rows, noise=noise, component=jnp.zeros(noise.shape, int))
+            draws = Draws(normals=rows, noise=noise, choice=jnp.zeros(noise.shape))
             moved, bounded = vectors.advance(problem, algorithm, now, readout, numbers, draws, alpha)
             finite = finite & bounded
             return jax.tree.map(functools.partial(jnp.where, finite), moved, moving[0]), finite

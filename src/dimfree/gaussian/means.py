@@ -15,7 +15,7 @@ from ..batches import NUMBERS
 from .blocks import sum_over_blocks
 from .factor import psd_factor
 from .grids import Grid, average_over_grid
-from .rules import SCRAMBLINGS, GaussHermite, Rule, Sobol, Trapezoid, shift_of
+from .rules import SCRAMBLINGS, AnyRule, GaussHermite, Sobol, Trapezoid, UnorderedHermite, shift_of
 
 _DIGITS = 30  # of Sobol points
 # Up to here all derivatives by the fields are averaged once for all tangents; beyond, those along each tangent.
@@ -37,7 +37,7 @@ class FieldRule(eqx.Module):
       the mean of that field instead; for grids only.
     """
 
-    fields: Rule | Trapezoid
+    fields: AnyRule
     noise_nodes: int | None = eqx.field(static=True)
     smooth: bool = eqx.field(static=True)
     replica: Int[Array, ""] = eqx.field(default_factory=lambda: jnp.zeros((), jnp.int32))
@@ -50,6 +50,9 @@ class FieldRule(eqx.Module):
         nodes, weights = self.fields.points(dimension + (self.noise_nodes is None))
         if isinstance(self.fields, Sobol):
             nodes = jax.lax.cond(self.replica > 0, lambda: _shifted(nodes, self.replica), lambda: jnp.asarray(nodes))
+        if isinstance(self.fields, UnorderedHermite):
+            turned = functools.partial(self.fields.turned, nodes, self.replica)
+            nodes = jax.lax.cond(self.replica > 0, turned, lambda: jnp.asarray(nodes))
         if self.noise_nodes is None:
             return nodes[:, :dimension], nodes[:, dimension], weights
         noise, noise_weights = GaussHermite(self.noise_nodes).points(1)

@@ -18,7 +18,7 @@ from .grids import Grid, average_over_grid
 from .integrals import ActivationIntegrals, NetworkAverages
 from .means import FieldRule, gaussian_mean
 from .resolution import Resolution, finest
-from .rules import Averaging, Rule, Trapezoid, choose_rule, shift_of
+from .rules import AnyRule, Averaging, Trapezoid, choose_rule, shift_of
 
 _TABLE = 2048  # entries of a table of smoothed outputs
 _STENCIL = 8  # of them that an interpolation takes
@@ -61,7 +61,7 @@ class ProductIntegrals(ActivationIntegrals):
     def _functions(self) -> tuple[Function, ...]:
         return tuple(activation.function for activation in self.activations)
 
-    def rule(self, fields: int) -> Rule | Trapezoid:
+    def rule(self, fields: int) -> AnyRule:
         """The rule for terms that see so many fields."""
         return choose_rule(fields, None if fields > _MANY else self.resolution, self.averaging.tolerance)
 

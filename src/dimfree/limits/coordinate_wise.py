@@ -12,7 +12,7 @@ from ..algorithms.online import OnlineAlgorithm
 from ..algorithms.schedules import rate_at
 from ..errors import InvalidInput, is_concrete
 from ..gaussian.means import FieldRule, gaussian_mean
-from ..gaussian.rules import Averaging, Rule, Sobol, Trapezoid
+from ..gaussian.rules import AnyRule, Averaging, Sobol
 from ..problems import FieldProblem, Moments, Problem
 from ..problems.base import on_range
 from ..problems.field_problem import split_fields
@@ -49,7 +49,7 @@ class CoordinateWiseLimit(MeanLimit):
         return False
 
     @property
-    def rule(self) -> Rule | Trapezoid | None:
+    def rule(self) -> AnyRule | None:
         if self.coordinate_rule.forgetting is not None:
             return self.problem.mean_rule(self.averaging, self.algorithm.transform)
         return self._field_rule.fields

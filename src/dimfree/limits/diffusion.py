@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from ..algorithms.online import OnlineAlgorithm
 from ..errors import InvalidInput, check_memory, is_concrete, require
-from ..gaussian.rules import TOLERANCE, Accuracy, Averaging, Rule, Trapezoid
+from ..gaussian.rules import TOLERANCE, Accuracy, AnyRule, Averaging, Rule
 from ..integration import Found, Settings, solve_paths
 from ..problems import Moments, Problem
 from ..problems.base import on_range
@@ -31,7 +31,7 @@ def increment_covariance(mean: MeanLimit, alpha: Float[Array, ""] | float, state
 
     Arnaboldi et al. 2023, eq. (62), holds after doubling the learning rate in the terms with the variance of Q.
     """
-    problem, algorithm = mean.problem, mean.algorithm
+    problem, algorithm = mean.problem.at(alpha), mean.algorithm
     state = mean.begun(state)
     averaging = mean.averaging.loosened()
     seen, transform = algorithm.seen(state, alpha)
@@ -158,14 +158,15 @@ class _Fluctuating(Limit[Trajectory]):
         return self.mean.expectation
 
     @property
-    def covariance_rule(self) -> Rule | Trapezoid | None:
+    def covariance_rule(self) -> AnyRule | None:
         """The quadrature of the covariance; None where it is a closed form."""
         return self.problem.covariance_rule(self.mean.averaging.loosened(), self.algorithm.transform)
 
     @property
     def covariance_expectation(self) -> str:
         """How the averages of the covariance are taken, in words."""
-        rule, fields = self.covariance_rule, self.problem.width + self.problem.teacher_width
+        problem, rule = self.problem, self.covariance_rule
+        fields = problem.inputs_per_sample * (problem.width + problem.teacher_width)
         return "closed form" if rule is None else rule.words(fields)
 
     def covariance_error(self, state: State, alpha: float = 0.0) -> Float[Array, ""]:

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from ..algorithms.online import OnlineAlgorithm, check_online
 from ..errors import InvalidInput, is_concrete, shown
-from ..gaussian.rules import TOLERANCE, Accuracy, Averaging, Rule, Trapezoid, averaging
+from ..gaussian.rules import TOLERANCE, Accuracy, AnyRule, Averaging, Rule, averaging
 from ..integration import Found, Frozen, Settings, solve_sliding
 from ..problems import FieldProblem, Moments, Problem
 from ..problems.base import check_problem
@@ -91,7 +91,7 @@ class MeanLimit(Limit[Trajectory]):
         return self.rule is None
 
     @property
-    def rule(self) -> Rule | Trapezoid | None:
+    def rule(self) -> AnyRule | None:
         """The quadrature of the drift; None where it is a closed form."""
         return self.problem.mean_rule(self.averaging, self.algorithm.transform)
 
@@ -180,8 +180,9 @@ class MeanLimit(Limit[Trajectory]):
     def _seen_drift(self, alpha, state: State, fields: State) -> tuple[State, Float[Array, "p r"]]:
         """The drift with averages over these fields, and the mean derivative of the slopes by them."""
         seen, transform = self.algorithm.seen(state, alpha)
-        moments = self.problem.mean_moments(fields, self.averaging, transform)
-        sensitivity = self.problem.sensitivity(fields, moments, transform)
+        problem = self.problem.at(alpha)
+        moments = problem.mean_moments(fields, self.averaging, transform)
+        sensitivity = problem.sensitivity(fields, moments, transform)
         return self._drift(alpha, state, self.problem.inputs.in_blocks(moments, lambda: sensitivity, seen)), sensitivity
 
     def seen_from(self, frozen: Frozen, values: Float[Array, " n"], like: State) -> Float[Array, " n"]:
@@ -273,6 +274,7 @@ def mean_moments(problem: Problem, algorithm: OnlineAlgorithm, alpha, state: Sta
 
     With those that the loss does not see, by Stein's lemma: $\mathbb{E}[s f] = A \, \text{Cov}(u, f)$.
     """
+    problem = problem.at(alpha)
     seen, transform = algorithm.seen(state, alpha)
     fields = problem.inputs.fields(seen)
     moments = problem.mean_moments(fields, averaging, transform)
@@ -319,7 +321,7 @@ def check_mean_limit(limit: object) -> None:
         raise InvalidInput(
             f"limit = {shown(limit)} was given; pass dimfree.ode(problem, algorithm) or dimfree.gradient_flow(...)."
         )
-    check_problem(limit.problem)
+    check_problem(limit.problem, "tokens")
     if limit.algorithm.by_coordinate is not None:
         raise InvalidInput(
             f"{limit.algorithm!r} scales each coordinate of the gradient by itself; this is known for plain one-pass "
@@ -333,7 +335,7 @@ def check_mean_limit(limit: object) -> None:
 
 
 def _mean_limit(problem, algorithm, by: Averaging, *, second_order: bool) -> MeanLimit:
-    check_problem(problem, any_spectrum=True)
+    check_problem(problem, "spectrum", "tokens", "change")
     check_online(algorithm)
     if algorithm.joins_batch and algorithm.batch_size > 1 and isinstance(problem.inputs, Clusters):
         raise InvalidInput(

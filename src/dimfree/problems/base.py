@@ -2,19 +2,19 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from ..batches import map_in_batches
 from ..errors import InvalidInput, check_precision, shown
 from ..gaussian.factor import psd_factor
-from ..gaussian.rules import TOLERANCE, Averaging, Rule, Trapezoid, averaging
+from ..gaussian.rules import TOLERANCE, AnyRule, Averaging, Rule, averaging
 from ..printing import as_call
 from ..state import State, WideState
 from .inputs import MEANS, Inputs, Moments, StandardInputs
@@ -26,17 +26,18 @@ class Draws(eqx.Module):
     **Attributes:**
 
     - `normals`: standard normals, for the coordinates of an input: those in the frame that all vectors span in each
-      block where the State is simulated, shape `(blocks, B, n)`; all `d` where the vectors are, `(B, d)`.
+      block where the State is simulated, shape `(blocks, inputs, n)`; all `d` where the vectors are, `(inputs, d)`.
+      There are B inputs, or as many times B as a sample has.
     - `noise`: one more standard normal for each sample.
-    - `component`: of the law of the inputs, that each sample is from.
+    - `choice`: another, by which its component of the law of the inputs is chosen.
     - `triangle`: where the State is simulated, the lower-triangular T of Bartlett for each block: the Gram matrix of
       what is left of the inputs outside the span is $T T^\top$.
     """
 
-    normals: Float[Array, "*axes B n"]
+    normals: Float[Array, "*axes inputs n"]
     noise: Float[Array, "*steps B"]
-    component: Int[Array, "*steps B"]
-    triangle: Float[Array, "*steps blocks B B"] | None = None
+    choice: Float[Array, "*steps B"]
+    triangle: Float[Array, "*steps blocks inputs inputs"] | None = None
 
 
 class Problem(eqx.Module):
@@ -65,6 +66,20 @@ class Problem(eqx.Module):
     def inputs(self) -> Inputs:
         """The law of the inputs."""
         return StandardInputs()
+
+    @property
+    def inputs_per_sample(self) -> int:
+        """How many inputs a sample is."""
+        return 1
+
+    def at(self, alpha: Float[Array, ""] | float) -> "Problem":
+        """The problem at one moment of the clock: itself, unless what is learned changes."""
+        return self
+
+    @property
+    def changes(self) -> bool:
+        """Whether what is learned changes with the clock."""
+        return False
 
     def __repr__(self) -> str:
         return as_call(self)
@@ -115,11 +130,11 @@ class Problem(eqx.Module):
     def single_risk(self, state: State, averaging: Averaging) -> Float[Array, ""]:
         """The mean loss at a State without leading axes."""
 
-    def mean_rule(self, averaging: Averaging, transform: Any = None) -> Rule | Trapezoid | None:
+    def mean_rule(self, averaging: Averaging, transform: Any = None) -> AnyRule | None:
         """The rule that `mean_moments` goes by; None where it is a closed form."""
         return None
 
-    def covariance_rule(self, averaging: Averaging, transform: Any = None) -> Rule | Trapezoid | None:
+    def covariance_rule(self, averaging: Averaging, transform: Any = None) -> AnyRule | None:
         """The rule that `increment_covariance` goes by; None where it is a closed form."""
         return None
 
@@ -188,17 +203,32 @@ class Problem(eqx.Module):
         return state.with_readout(self.readout_of(state))
 
 
-def check_problem(problem: object, *, any_spectrum: bool = False) -> None:
-    """An error if this is no problem, or one whose inputs have a spectrum where that is not known."""
+def check_problem(problem: object, *known: Literal["spectrum", "tokens", "change"]) -> None:
+    """An error if this is no problem, or one of a kind for which what is asked is not known.
+
+    **Arguments:**
+
+    - `known`: beyond isotropic inputs, one for each sample, of a law that stays: inputs with a spectrum, samples of
+      several inputs (tokens), problems that change with the clock.
+    """
     if not isinstance(problem, Problem):
         raise InvalidInput(
             f"problem = {shown(problem)} was given; pass a problem, such as dimfree.PhaseRetrieval(width=2)."
         )
-    if not problem.inputs.isotropic and not any_spectrum:
+    takers = "dimfree.ode, gradient_flow, sde, linear_noise, simulate, random_state and check"
+    if not problem.inputs.isotropic and "spectrum" not in known:
         raise InvalidInput(
             f"The inputs of the problem have a spectrum, {problem.inputs!r}; this is known for isotropic inputs only. "
-            "dimfree.ode, gradient_flow, sde, linear_noise, simulate, random_state, check and exit_time take any "
-            "spectrum."
+            f"{takers}, and exit_time, take any spectrum."
+        )
+    if getattr(problem, "tokens", None) is not None and "tokens" not in known:
+        raise InvalidInput(
+            f"A sample of {problem!r} is {problem.inputs_per_sample} inputs; this is known for samples of one input "
+            f"only. {takers}, exit_time and fixed_points take several."
+        )
+    if problem.changes and "change" not in known:
+        raise InvalidInput(
+            f"{problem!r} changes with the clock; this is known for problems that stay. {takers} take such problems."
         )
 
 

@@ -9,13 +9,24 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from ..errors import InvalidInput, shown
+from ..errors import InvalidInput, check_finite, is_concrete, positive_integer, real_array, require, shown
+from ..gaussian.factor import psd_factor
 from ..gaussian.means import FieldRule, gaussian_mean
 from ..gaussian.resolution import FEW_POINTS, Features, Resolution, loss_resolution, polynomial_degree
-from ..gaussian.rules import MOST_FIELDS, Averaging, GaussHermite, Rule, Trapezoid, choose_rule
+from ..gaussian.rules import (
+    MOST_FIELDS,
+    AnyRule,
+    Averaging,
+    GaussHermite,
+    Sobol,
+    UnorderedHermite,
+    choose_rule,
+    unordered_hermite,
+)
 from ..state import State
 from .base import Draws, Moments, Problem, covariance_of_linear, frames, is_bounded
 from .inputs import MEANS, Clusters, Inputs, Spectrum, StandardInputs
@@ -29,12 +40,42 @@ Stated = TypeVar("Stated", bound="FieldProblem")
 class Sample(eqx.Module):
     """One sample as a loss sees it; `variance` is that of a coordinate of its input."""
 
-    student: Float[Array, " p"]
-    teacher: Float[Array, " k"]
+    student: Float[Array, "*tokens p"]
+    teacher: Float[Array, "*tokens k"]
     noise: Float[Array, ""]
     readout: Float[Array, " n"] | None
     label: Float[Array, "*label"] | None
     variance: Float[Array, ""]
+
+
+def as_tokens(tokens: Any) -> tuple[int | None, Float[Array, "L L"] | None]:
+    """What a user says of the inputs of a sample: None for one, how many independent ones, or their correlations.
+
+    **Returns** how many there are, and their correlations, each None where there is nothing to say.
+    """
+    if tokens is None:
+        return None, None
+    if np.ndim(tokens) == 0:
+        return positive_integer(tokens, "tokens"), None
+    matrix = jnp.asarray(real_array(tokens, "tokens"))
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise InvalidInput(
+            f"tokens has shape {matrix.shape}; give how many inputs a sample is, or their correlations, shape (L, L)."
+        )
+    check_finite(matrix, "tokens")
+    if is_concrete(matrix):
+        values = np.asarray(matrix)
+        require(np.abs(values - values.T) < 1e-12, f"tokens = {shown(tokens)} was given; correlations are symmetric.")
+        require(
+            np.abs(np.diagonal(values) - 1) < 1e-12,
+            f"tokens = {shown(tokens)} was given; the correlation of an input with itself is 1.",
+        )
+        least = np.linalg.eigvalsh(values)[0]
+        require(
+            least > -1e-12,
+            f"tokens = {shown(tokens)} was given; no inputs have these correlations (eigenvalue {least:.3g}).",
+        )
+    return matrix.shape[0], matrix
 
 
 class FieldProblem(Problem):
@@ -47,10 +88,15 @@ class FieldProblem(Problem):
 
     - `features`: what averages have to know of a loss with numbers in its functions; None where it has none.
     - `spectrum`: of the inputs; None where they are the problem's own (see `with_inputs`).
+    - `tokens`: how many inputs a sample is (tokens, patches, a pair): the loss sees a row of fields for each. None
+      where it is one input, and there are no rows.
+    - `correlations`: those of the inputs of a sample, R in Cov(x_l, x_m) = R_lm Sigma; None where they are independent.
     """
 
     features: Features | None = eqx.field(default=None, repr=False, kw_only=True)
     spectrum: Spectrum | None = eqx.field(default=None, repr=False, kw_only=True)
+    tokens: int | None = eqx.field(default=None, repr=False, kw_only=True, static=True)
+    correlations: Float[Array, "L L"] | None = eqx.field(default=None, repr=False, kw_only=True)
 
     @property
     def inputs(self) -> Inputs:
@@ -75,11 +121,20 @@ class FieldProblem(Problem):
         object.__setattr__(found, "spectrum", spectrum)
         return found
 
+    @property
+    def inputs_per_sample(self) -> int:
+        return self.tokens or 1
+
+    @property
+    def exchangeable(self) -> bool:
+        """Whether the inputs of a sample are independent, and the loss is the same in any order of them."""
+        return False
+
     @abc.abstractmethod
     def loss(
         self,
-        student: Float[Array, " p"],
-        teacher: Float[Array, " k"],
+        student: Float[Array, "*tokens p"],
+        teacher: Float[Array, "*tokens k"],
         noise: Float[Array, ""],
         readout: Float[Array, " n"] | None,
         label: Float[Array, "*label"] | None = None,
@@ -88,7 +143,7 @@ class FieldProblem(Problem):
 
         **Arguments:**
 
-        - `student`, `teacher`: the fields $\lambda$ and $\lambda^*$.
+        - `student`, `teacher`: the fields $\lambda$ and $\lambda^*$, a row for each input where a sample is several.
         - `noise`: a standard normal number.
         - `readout`: the finite-dimensional parameters.
         - `label`: that of the sample's component, where the law of the inputs has any.
@@ -122,7 +177,7 @@ class FieldProblem(Problem):
 
     def gradients(
         self, student, teacher, noise, readout, label=None
-    ) -> tuple[Float[Array, " p"], Float[Array, " n"] | None]:
+    ) -> tuple[Float[Array, "*tokens p"], Float[Array, " n"] | None]:
         """Derivatives of the loss of one sample with respect to the student fields and to the readout."""
         if readout is None:
             return jax.grad(self.loss)(student, teacher, noise, None, label), None
@@ -131,23 +186,40 @@ class FieldProblem(Problem):
     def sample_moments(
         self, student, teacher, noise, readout, label=None, variance: Array | float = 1.0, transform: Any = None
     ) -> Moments:
-        r"""`Moments` of one sample in the limit, where $\|x\|^2 / d$ is the variance of an input's coordinates."""
+        r"""`Moments` of one sample in the limit, where $x_l \cdot x_m / d$ is $R_{lm}$ times an input's variance."""
         slopes, readout_gradient = self.gradients(student, teacher, noise, readout, label)
         if transform is not None:
-            slopes_at = jax.vmap(lambda fields: self.gradients(fields, teacher, noise, readout, label)[0])
+            shape = slopes.shape
+
+            def slopes_at(fields: Float[Array, "tokens p"]) -> Float[Array, "tokens p"]:
+                found = self.gradients(fields.reshape(shape), teacher, noise, readout, label)[0]
+                return jnp.atleast_2d(found)
+
             square = variance * self.inputs.trace  # of the length of an input, over d
-            slopes = transform.used_slopes(slopes_at, student[None], jnp.reshape(square, (1, 1)))[0]
+            gram = square * self.over_batch(1)
+            slopes = transform.used_slopes(slopes_at, jnp.atleast_2d(student), gram).reshape(shape)
+        if self.tokens is None:
+            products = jnp.outer(slopes, student), jnp.outer(slopes, teacher), jnp.outer(slopes, slopes)
+        else:
+            products = slopes.T @ student, slopes.T @ teacher, slopes.T @ self.over_batch(1) @ slopes
         return Moments(
-            student=jnp.outer(slopes, student),
-            teacher=jnp.outer(slopes, teacher),
-            square=variance * jnp.outer(slopes, slopes),
-            readout=readout_gradient,
+            student=products[0], teacher=products[1], square=variance * products[2], readout=readout_gradient
         )
 
     @property
     def seen_fields(self) -> int:
         """How many fields averages of the loss and of its slopes run over."""
-        return self.width + (self.teacher_width if self.sees_teacher else 0)
+        return self.inputs_per_sample * (self.width + (self.teacher_width if self.sees_teacher else 0))
+
+    def over_tokens(self, covariance: Float[Array, "r r"]) -> Float[Array, "n n"]:
+        """The covariance of the fields of all inputs of a sample, from that of the fields of one."""
+        return covariance if self.tokens is None else jnp.kron(self.over_batch(1), covariance)
+
+    def over_batch(self, batch_size: int) -> Float[Array, "inputs inputs"]:
+        """The products of all inputs of a batch in the limit, over d and their variance."""
+        if self.correlations is None:
+            return jnp.eye(batch_size * self.inputs_per_sample)
+        return jnp.kron(jnp.eye(batch_size), self.correlations)
 
     def rule(
         self, averaging: Averaging, *, fields: int | None = None, power: int = 2, transform: Any = None
@@ -163,20 +235,26 @@ class FieldProblem(Problem):
         smooth = self.smooth and transform is None
         chosen = averaging.rule or self._chosen_rule(averaging.tolerance, dimension, power, smooth)
         noise_nodes = self.noise_nodes
+        if noise_nodes is None and isinstance(chosen, UnorderedHermite):
+            noise_nodes = chosen.nodes  # the noise is no field of an input
         if transform is not None and noise_nodes not in (None, 1):
             noise_nodes = _NOISE_NODES  # what is changed is no polynomial of the noise
         return FieldRule(chosen, noise_nodes, smooth, averaging.replica)
 
-    def _chosen_rule(self, tolerance: float, dimension: int, power: int, smooth: bool) -> Rule | Trapezoid:
+    def _chosen_rule(self, tolerance: float, dimension: int, power: int, smooth: bool) -> AnyRule:
+        unordered = None
+        if smooth and self.exchangeable and self.tokens is not None:
+            unordered = unordered_hermite(self.tokens, dimension // self.tokens, tolerance)
         if not smooth or dimension > MOST_FIELDS:
-            return choose_rule(dimension, None, tolerance)
+            return unordered or choose_rule(dimension, None, tolerance)
         degree = self.degree
         # Slopes have a degree less and enter to this power: half as many nodes as their degree are exact. The rest is
         # for fields that they are multiplied with.
         nodes = None if degree is None else (power // 2 + 1) * max(2, degree)
         if nodes is not None and nodes**dimension <= FEW_POINTS:
             return GaussHermite(nodes)
-        return choose_rule(dimension, self.resolution(tolerance, power), tolerance)
+        chosen = choose_rule(dimension, self.resolution(tolerance, power), tolerance)
+        return unordered if unordered is not None and isinstance(chosen, Sobol) else chosen
 
     @property
     def degree(self) -> int | None:
@@ -215,7 +293,7 @@ class FieldProblem(Problem):
         """
         points = self.inputs.are_points
         reduced = linear_in_teacher and not self.sees_teacher and not points
-        covariance = state.Q if reduced else state.covariance
+        covariance = self.over_tokens(state.Q if reduced else state.covariance)
         field_rule = self.rule(averaging, fields=covariance.shape[-1], power=power, transform=transform)
         of_fields = functools.partial(_of_reduced_fields if reduced else _of_fields, function)
         regression = jnp.linalg.pinv(state.Q, hermitian=True) @ state.M if reduced and not self.smooth else None
@@ -235,7 +313,7 @@ class FieldProblem(Problem):
             return self.inputs.with_means(in_component, state)
         return self.inputs.average(in_component, state)
 
-    def mean_rule(self, averaging: Averaging, transform: Any = None) -> Rule | Trapezoid | None:
+    def mean_rule(self, averaging: Averaging, transform: Any = None) -> AnyRule | None:
         if averaging.rule is None and self.knows_moments and transform is None:
             return None
         return self.rule(averaging, transform=transform).fields
@@ -270,8 +348,9 @@ class FieldProblem(Problem):
                 f"{averaging.rule!r} was given; an average over all samples of a batch of {transform.batch_size} has "
                 "too many fields for it: give dimfree.Sobol(points), or no rule."
             )
-        seen = state.covariance.shape[-1]
-        sample = jnp.eye(seen + 1).at[:seen, :seen].set(state.covariance)  # the noise is one more field
+        seen = self.inputs_per_sample * state.covariance.shape[-1]
+        # The noise is one more field.
+        sample = jnp.eye(seen + 1).at[:seen, :seen].set(self.over_tokens(state.covariance))
         covariance = jnp.kron(jnp.eye(transform.batch_size), sample)
         rule = FieldRule(self.rule(averaging, transform=transform).fields, 1, False, averaging.replica)
         return gaussian_mean(_moments_of_batch, covariance, (self, self.readout_of(state), transform), rule)
@@ -281,10 +360,11 @@ class FieldProblem(Problem):
         """Whether `known_second_moments` has an answer."""
         return False
 
-    def covariance_rule(self, averaging: Averaging, transform: Any = None) -> Rule | Trapezoid | None:
+    def covariance_rule(self, averaging: Averaging, transform: Any = None) -> AnyRule | None:
         if averaging.rule is None and self.knows_second_moments and transform is None:
             return None
-        return self.rule(averaging, fields=self.width + self.teacher_width, power=4, transform=transform).fields
+        fields = self.inputs_per_sample * (self.width + self.teacher_width)
+        return self.rule(averaging, fields=fields, power=4, transform=transform).fields
 
     def increment_covariance(
         self, increment, parameters, state: State, averaging: Averaging, transform: Any = None
@@ -318,6 +398,9 @@ class FieldProblem(Problem):
         more fields than dimensions the overlaps have rank d at most, and only as many columns of L count as the input
         has coordinates.
 
+        Where a sample is several inputs, they are a batch with one loss: independent inputs mixed by a root of their
+        correlations.
+
         Holds for inputs that are Gaussian in each component, any d >= 1 and any rank of the overlaps.
         """
         p, k, B = self.width, self.teacher_width, draws.noise.shape[-1]
@@ -325,8 +408,9 @@ class FieldProblem(Problem):
         # Teachers first: with more fields than dimensions, the columns left without a pivot are then those of students.
         factor, normals = frames(state.grams(teachers, students, *own), draws.normals, self.inputs.sizes(d))
         assert draws.triangle is not None
-        seen = self.inputs.seen(normals, draws.component, factor[:, :k])
-        unseen = self.inputs.unseen(draws.triangle, draws.component)
+        component = self._component_of_inputs(draws)
+        seen = self._mixed(self.inputs.seen(normals, component, factor[:, :k]))
+        unseen = self._mixed(self.inputs.unseen(draws.triangle, component))
         gram = (seen @ jnp.swapaxes(seen, 1, 2) + unseen @ jnp.swapaxes(unseen, 1, 2)) / d
         fields = seen @ jnp.swapaxes(factor, 1, 2)
         teacher, student, *others = jnp.split(fields, [k + p * number for number in range(1 + len(own))], axis=2)
@@ -343,8 +427,8 @@ class FieldProblem(Problem):
         return moments, is_bounded(_sum(student), slopes)
 
     def vector_gradient(self, weights, teacher_weights, readout, draws: Draws, transform: Any = None):
-        B, d = draws.normals.shape
-        inputs = self.inputs.vectors(draws.normals, draws.component, teacher_weights)
+        B, d = draws.noise.shape[-1], draws.normals.shape[-1]
+        inputs = self._mixed(self.inputs.vectors(draws.normals, self._component_of_inputs(draws), teacher_weights))
         student, teacher = inputs @ weights.T / d**0.5, inputs @ teacher_weights.T / d**0.5
         readout = self.readout if readout is None else readout
         gram = None if transform is None else inputs @ inputs.T / d
@@ -353,16 +437,35 @@ class FieldProblem(Problem):
         return slopes.T @ inputs / (B * d**0.5), mean_gradient, is_bounded(student, slopes)
 
     def _batch_gradients(self, student, teacher, draws: Draws, readout, gram, transform):
-        """The slopes that a step on a batch uses, and the derivatives of the losses by the readout."""
-        label = self.inputs.label(draws.component)
+        """The slopes of each input that a step on a batch uses, and the derivatives of the losses by the readout."""
+        label = self.inputs.label(self.inputs.component(draws.choice))
+        of_samples = jax.vmap(self.gradients, in_axes=(0, 0, 0, None, 0))
 
         def of_batch(student):
-            return jax.vmap(self.gradients, in_axes=(0, 0, 0, None, 0))(student, teacher, draws.noise, readout, label)
+            slopes, readout_gradient = of_samples(
+                self._by_sample(student), self._by_sample(teacher), draws.noise, readout, label
+            )
+            return slopes.reshape(student.shape), readout_gradient
 
         slopes, readout_gradient = of_batch(student)
         if transform is not None:
             slopes = transform.used_slopes(lambda fields: of_batch(fields)[0], student, gram)
         return slopes, readout_gradient
+
+    def _by_sample(self, rows: Float[Array, "inputs n"]) -> Float[Array, "B *tokens n"]:
+        """What there is of each input of a batch, sample by sample."""
+        return rows if self.tokens is None else rows.reshape(-1, self.tokens, rows.shape[-1])
+
+    def _component_of_inputs(self, draws: Draws) -> Int[Array, " inputs"]:
+        component = self.inputs.component(draws.choice)
+        return component if self.tokens is None else jnp.repeat(component, self.tokens)
+
+    def _mixed(self, rows: Float[Array, "*blocks inputs n"]) -> Float[Array, "*blocks inputs n"]:
+        """Inputs with their correlations within a sample, made of independent ones."""
+        if self.correlations is None:
+            return rows
+        independent = rows.reshape(*rows.shape[:-2], -1, self.inputs_per_sample, rows.shape[-1])
+        return (psd_factor(self.correlations)[0] @ independent).reshape(rows.shape)
 
 
 def _sum(blocks: Float[Array, "blocks *shape"]) -> Float[Array, "*shape"]:
@@ -378,13 +481,15 @@ class LossOfFields(eqx.Module):
     @property
     def dimension(self) -> int:
         """How many numbers it takes."""
-        return self.problem.width + self.problem.teacher_width + (self.problem.noise_nodes is None)
+        problem = self.problem
+        return problem.inputs_per_sample * (problem.width + problem.teacher_width) + (problem.noise_nodes is None)
 
     def __call__(self, fields: Any) -> Any:
         problem = self.problem
-        p, k = problem.width, problem.teacher_width
-        noise = fields[p + k] if problem.noise_nodes is None else jnp.zeros(())
-        return problem.loss(fields[:p], fields[p : p + k], noise, problem.readout, problem.inputs.label(0))
+        seen = problem.inputs_per_sample * (problem.width + problem.teacher_width)
+        noise = fields[seen] if problem.noise_nodes is None else jnp.zeros(())
+        student, teacher = split_fields(problem, by_token(problem, fields[:seen]))
+        return problem.loss(student, teacher, noise, problem.readout, problem.inputs.label(0))
 
 
 def features_of(problem: FieldProblem, readout: Any) -> Features:
@@ -420,6 +525,11 @@ def _degree(static: FieldProblem, structure, shapes: tuple) -> int | None:
     return polynomial_degree(*_loss_of_all(static, structure, shapes))
 
 
+def by_token(problem: FieldProblem, fields: Float[Array, " n"]) -> Float[Array, "*tokens _"]:
+    """Fields of one sample, a row for each of its inputs where it has several."""
+    return fields if problem.tokens is None else fields.reshape(problem.tokens, -1)
+
+
 def split_fields(problem: Problem, fields: Float[Array, "... r"]):
     """Student and teacher fields."""
     return fields[..., : problem.width], fields[..., problem.width :]
@@ -434,7 +544,7 @@ def _mean_over_noise(of_fields, fields, parameters, rule: FieldRule):
 
 def _of_fields(function, fields, noise, parameters):
     problem, readout, label, variance, others = parameters
-    student, teacher = split_fields(problem, fields)
+    student, teacher = split_fields(problem, by_token(problem, fields))
     return function(problem, Sample(student, teacher, noise, readout, label, variance), others)
 
 
@@ -443,9 +553,11 @@ def _of_reduced_fields(function, student, noise, parameters):
     problem = inner[0]
     mean = jnp.zeros(problem.width + problem.teacher_width) if mean is None else mean
     student_mean, teacher = split_fields(problem, mean)
+    student = by_token(problem, student)
+    teacher = jnp.broadcast_to(teacher, (*student.shape[:-1], problem.teacher_width))
     if regression is not None:
         teacher = teacher + (student - student_mean) @ regression
-    return _of_fields(function, jnp.concatenate([student, teacher]), noise, inner)
+    return _of_fields(function, jnp.concatenate([student, teacher], axis=-1).reshape(-1), noise, inner)
 
 
 def _loss(problem: FieldProblem, sample: Sample, parameters):
@@ -466,14 +578,16 @@ def _moments_of_batch(fields, noise, parameters) -> Moments:
     """`Moments` of a batch whose samples are orthogonal, with `square` the mean of theirs."""
     problem, readout, transform = parameters
     samples = fields.reshape(transform.batch_size, -1)
-    student, teacher = split_fields(problem, samples[:, :-1])
-    draws = Draws(normals=samples, noise=samples[:, -1], component=jnp.zeros(len(samples), int))
-    gram = problem.inputs.trace * jnp.eye(len(samples))
+    inputs = samples[:, :-1].reshape(transform.batch_size * problem.inputs_per_sample, -1)
+    student, teacher = split_fields(problem, inputs)
+    draws = Draws(normals=inputs, noise=samples[:, -1], choice=jnp.zeros(len(samples)))
+    products = problem.over_batch(len(samples))
+    gram = problem.inputs.trace * products
     slopes, readout_gradient = problem._batch_gradients(student, teacher, draws, readout, gram, transform)
     return Moments(
         student=slopes.T @ student / len(samples),
         teacher=slopes.T @ teacher / len(samples),
-        square=slopes.T @ slopes / len(samples),
+        square=slopes.T @ products @ slopes / len(samples),
         readout=None if readout_gradient is None else jnp.mean(readout_gradient, axis=0),
     )
 
@@ -485,6 +599,8 @@ def _moments_and_curvature(problem: FieldProblem, sample: Sample, parameters) ->
     = \sum_j \text{variance} \, \mathbb{E}[\partial_j s_i] M_{jr}$, whatever the rank of Q.
     """
     curvature = jax.hessian(problem.loss)(sample.student, sample.teacher, sample.noise, sample.readout, sample.label)
+    if problem.tokens is not None:
+        curvature = jnp.einsum("lm,limj->ij", problem.over_batch(1), curvature)
     return _sample_moments(problem, sample, None), sample.variance * curvature
 
 

@@ -1,5 +1,6 @@
 """A user's own loss."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -11,27 +12,39 @@ from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from ..errors import check_finite, neurons, real_array
-from ..functions import Function, as_function
+from ..functions import Function, as_function, trials
 from ..gaussian.probing import probe
 from ..printing import as_call
-from .field_problem import FieldProblem, features_of
+from .field_problem import FieldProblem, as_tokens, features_of
+
+_MOMENTS = 0.0, 1.0, 10.0, 100.0, 1000.0  # at which a loss that changes is tried
 
 
 class LocalFields(FieldProblem):
-    """Any learning problem, stated as the loss of one sample.
+    r"""Any learning problem, stated as the loss of one sample.
 
     **Arguments:**
 
     - `loss`: JAX function `loss(student, teacher, noise, readout)` to a number: student fields `(p,)`, teacher fields
-      `(k,)`, a standard normal number, and the readout (None if there is none).
+      `(k,)`, a standard normal number, and the readout (None if there is none). With a fifth argument it is given the
+      clock, alpha: what is learned may change.
     - `width`, `teacher_width`: p and k.
     - `readout`: start of the trained finite-dimensional parameters, or their fixed value; None if there are none.
+    - `tokens`: where a sample is several inputs, how many, L, or their correlations
+      $R_{lm} = \text{Cov}(x_l, x_m)$, shape `(L, L)`; the loss is then given student fields `(L, p)` and teacher fields
+      `(L, k)`.
 
     ??? example
         >>> import dimfree
         >>> logistic = dimfree.LocalFields(
         ...     loss=lambda student, teacher, noise, readout: jax.nn.softplus(-teacher[0] * student.sum()),
         ...     width=2, teacher_width=1,
+        ... )
+        >>> largest_of_three = dimfree.LocalFields(
+        ...     loss=lambda student, teacher, noise, readout: (
+        ...         0.5 * (jax.nn.logsumexp(student) - jax.nn.logsumexp(teacher)) ** 2
+        ...     ),
+        ...     width=1, teacher_width=1, tokens=3,
         ... )
     """
 
@@ -41,52 +54,128 @@ class LocalFields(FieldProblem):
     smooth: bool = eqx.field(static=True)
     sees_noise: bool = eqx.field(static=True)
     readout: Float[Array, " n"] | None
+    alpha: Float[Array, ""] | None
+    symmetric: bool = eqx.field(static=True)
 
-    def __init__(self, loss: Callable, width: int, teacher_width: int, readout: ArrayLike | Array | None = None):
+    def __init__(
+        self,
+        loss: Callable,
+        width: int,
+        teacher_width: int,
+        readout: ArrayLike | Array | None = None,
+        tokens: int | ArrayLike | Array | None = None,
+    ):
         self.width = p = neurons(width, "width")
         self.teacher_width = k = neurons(teacher_width, "teacher_width")
         self.readout = None if readout is None else jnp.atleast_1d(jnp.asarray(real_array(readout, "readout")))
+        self.tokens, self.correlations = as_tokens(tokens)
         check_finite(self.readout, "readout")
         size = 0 if self.readout is None else self.readout.shape[0]
         # A readout of ones stands for any: shapes and kinks do not depend on its values, which may be traced here.
         stand_in = None if self.readout is None else np.ones(size)
-        self.sample_loss = as_function(loss, np.zeros(p), np.zeros(k), np.zeros(()), stand_in)
+        self.alpha = jnp.ones(()) if _takes_clock(loss) else None  # any moment: see `at`
+        rows = () if self.tokens is None else (self.tokens,)
+        clock = () if self.alpha is None else (np.ones(()),)
+        given = np.zeros((*rows, p)), np.zeros((*rows, k)), np.zeros(()), stand_in, *clock
+        self.sample_loss = as_function(loss, *given)
         readout_words = "no readout (None)" if stand_in is None else f"a readout of shape ({size},)"
-        self.smooth = probe(
-            _OfFields(self.sample_loss, p, k, stand_in),
-            p + k + 1,
-            name="loss",
-            arguments=f"student fields ({p},), teacher fields ({k},), a noise number and {readout_words}",
+        words = f"student fields {given[0].shape}, teacher fields {given[1].shape}, a noise number and {readout_words}"
+        moments = [()] if self.alpha is None else [(np.array(alpha),) for alpha in _MOMENTS]
+        self.smooth = all(
+            [
+                probe(
+                    _OfFields(self.sample_loss, rows, p, stand_in, moment),
+                    self.inputs_per_sample * (p + k) + 1,
+                    name="loss",
+                    arguments=words + "".join(f", at alpha = {alpha:g}" for alpha in moment),
+                )
+                for moment in moments
+            ]
         )
-        arguments = jnp.zeros(p), jnp.zeros(k), jnp.zeros(()), stand_in
-        program = jax.make_jaxpr(lambda *arguments: self.sample_loss(*arguments))(*arguments).jaxpr
+        program = jax.make_jaxpr(lambda *arguments: self.sample_loss(*arguments))(*given).jaxpr
         # Where no operation takes the noise, nobody has to average over it.
         self.sees_noise = any(number is program.invars[2] for step in program.eqns for number in step.invars)
+        self.symmetric = self.tokens is not None and self.correlations is None and self._is_symmetric(given)
         self.features = None
-        if self.sample_loss.numbers and self.smooth:
+        if (self.sample_loss.numbers or clock) and self.smooth:
             self.features = features_of(self, stand_in if size else None)
+
+    def _is_symmetric(self, given: tuple) -> bool:
+        """Whether the loss is the same in any order of the inputs: tried with two orders that make all others."""
+        rest = given[3:]
+        with jax.ensure_compile_time_eval():
+            keys = jax.random.split(jax.random.key(0), 2)
+            fields = [jax.random.normal(key, (64, *like.shape)) for key, like in zip(keys, given[:2], strict=True)]
+            noise = jnp.linspace(-1, 1, 64)
+
+            def losses(order: list[int]) -> list[Array]:
+                rows = fields[0][:, order], fields[1][:, order], noise
+                return [
+                    jax.vmap(lambda *each, loss=loss: loss(*each, *rest))(*rows) for loss in trials(self.sample_loss)
+                ]
+
+            first, *others = range(len(given[0]))
+            values = losses([first, *others])
+            orders = [[*others, first], [*others[:1], first, *others[1:]]]
+            return all(np.allclose(losses(order), values, rtol=1e-9, atol=1e-12) for order in orders)
 
     @property
     def noise_nodes(self) -> int | None:
         return None if self.sees_noise else 1
 
+    @property
+    def degree(self) -> int | None:
+        return None if self.changes else super().degree  # it may be another at another time
+
+    @property
+    def exchangeable(self) -> bool:
+        return self.symmetric
+
+    @property
+    def changes(self) -> bool:
+        return self.alpha is not None
+
+    def at(self, alpha: Float[Array, ""] | float) -> "LocalFields":
+        if self.alpha is None:
+            return self
+        return eqx.tree_at(lambda problem: problem.alpha, self, jnp.asarray(alpha, float))
+
     def __repr__(self) -> str:
+        given = self.tokens if self.correlations is None else self.correlations
+        tokens = {} if given is None else {"tokens": given}
         return as_call(
-            self, loss=self.sample_loss, width=self.width, teacher_width=self.teacher_width, readout=self.readout
+            self,
+            loss=self.sample_loss,
+            width=self.width,
+            teacher_width=self.teacher_width,
+            readout=self.readout,
+            **tokens,
         )
 
     def loss(self, student, teacher, noise, readout, label=None):
-        return self.sample_loss(student, teacher, noise, readout)
+        clock = () if self.alpha is None else (self.alpha,)
+        return self.sample_loss(student, teacher, noise, readout, *clock)
+
+
+def _takes_clock(loss: Any) -> bool:
+    """Whether a loss has a fifth argument that must be given."""
+    try:
+        parameters = inspect.signature(loss).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(each.kind in positional and each.default is inspect.Parameter.empty for each in parameters) == 5
 
 
 class _OfFields(eqx.Module):
     """A loss as a function of all its fields and of the noise, in one array."""
 
     loss: Function
+    rows: tuple[int, ...] = eqx.field(static=True)
     p: int = eqx.field(static=True)
-    k: int = eqx.field(static=True)
     readout: Float[np.ndarray, " n"] | None
+    clock: tuple[Float[np.ndarray, ""], ...]
 
     def __call__(self, fields: Any) -> Any:
-        p, k = self.p, self.k
-        return self.loss(fields[:p], fields[p : p + k], fields[p + k], self.readout)
+        seen = fields[:-1].reshape(*self.rows, -1)
+        return self.loss(seen[..., : self.p], seen[..., self.p :], fields[-1], self.readout, *self.clock)

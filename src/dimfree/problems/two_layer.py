@@ -19,12 +19,12 @@ from ..gaussian.probing import probe
 from ..gaussian.products import ProductIntegrals
 from ..gaussian.quadratic import quartic_moments
 from ..gaussian.resolution import Features, Resolution, finest, highest_degree, known_degree, loss_resolution
-from ..gaussian.rules import Averaging, Rule, Trapezoid
+from ..gaussian.rules import AnyRule, Averaging
 from ..gaussian.smoothing import exact_nodes
 from ..printing import as_call
 from ..state import State, WideState
 from .base import Moments
-from .field_problem import FieldProblem
+from .field_problem import FieldProblem, as_tokens
 from .wide import wide_risk
 
 Normalisation = Literal["mean", "sqrt", "sum"]
@@ -115,7 +115,7 @@ class Network(FieldProblem):
         return self.readout if state.readout is None else state.readout
 
     def loss(self, student, teacher, noise, readout, label=None):
-        output = self.scale * jnp.sum(readout * self.activation.function(student))
+        output = self.scale * jnp.sum(readout * self.activation.function(student)) / self.inputs_per_sample
         return 0.5 * (output - self.target(teacher) - jnp.sqrt(self.noise) * noise) ** 2
 
     @property
@@ -159,6 +159,9 @@ class TwoLayer(Network):
       out.
     - `normalisation`: the factor in front of the sums: `"mean"` 1/p, `"sqrt"` p^-1/2, `"sum"` 1 (and the same with k).
     - `teacher_activation`: that of the teachers, $g^*$; the students' if left out.
+    - `tokens`: where a sample is L patches of an image, seen by the same neurons, how many, or their correlations, shape
+      `(L, L)`: both networks are then averaged over patches (a convolution with global pooling). Averages stay exact,
+      over the p L + k L fields of all patches.
 
     Saad & Solla, Phys. Rev. E 52 (1995) 4225; Arnaboldi et al. 2023, eqs. (1)-(4).
     """
@@ -176,8 +179,10 @@ class TwoLayer(Network):
         teacher_readout: ArrayLike | Array | None = None,
         normalisation: Normalisation = "mean",
         teacher_activation: str | Callable | Activation | None = None,
+        tokens: int | ArrayLike | Array | None = None,
     ):
         super().__init__(width, teacher_width, activation, noise, readout, normalisation)
+        self.tokens, self.correlations = as_tokens(tokens)
         given = None if teacher_activation is None else as_activation(teacher_activation)
         self.other_activation = None if given is None or _are_same(given, self.activation) else given
         self.teacher_readout = as_readout(teacher_readout, self.teacher_width, "teacher_readout")
@@ -192,13 +197,20 @@ class TwoLayer(Network):
             self.teacher_readout,
             self.normalisation,
             self.teacher_activation,
+            self.tokens if self.correlations is None else self.correlations,
         )
 
     def __repr__(self) -> str:
         """As it would be written; the teachers' activation only where it is another."""
-        own = {} if self.one_activation else {"teacher_activation": self.teacher_activation}
+        own: dict[str, Any] = {} if self.one_activation else {"teacher_activation": self.teacher_activation}
+        if self.tokens is not None:
+            own["tokens"] = self.tokens if self.correlations is None else self.correlations
         names = ("width", "teacher_width", "activation", "normalisation", "noise", "readout", "teacher_readout")
         return as_call(self, **{name: getattr(self, name) for name in names}, **own)
+
+    @property
+    def exchangeable(self) -> bool:
+        return self.tokens is not None and self.correlations is None
 
     @property
     def one_activation(self) -> bool:
@@ -225,7 +237,7 @@ class TwoLayer(Network):
         return None if own is None or others is None else max(own, others)
 
     def target(self, teacher: Float[Array, " k"]) -> Float[Array, ""]:
-        outputs = jnp.sum(self.teacher_readout * self.teacher_activation.function(teacher))
+        outputs = jnp.sum(self.teacher_readout * self.teacher_activation.function(teacher)) / self.inputs_per_sample
         return scale_of(self.normalisation, self.teacher_width) * outputs
 
     def target_resolution(self, tolerance: float, power: int) -> Resolution:
@@ -253,9 +265,10 @@ class TwoLayer(Network):
         """The averages over few fields at a time; None where there are closed forms, kinks, or a rule was asked for."""
         if self.closed_integrals is not None or not self.smooth or averaging.rule is not None:
             return None
-        return ProductIntegrals(self.activation, self.other_activation, self.width, averaging)
+        width = self.inputs_per_sample * self.width
+        return ProductIntegrals(self.activation, self.other_activation, width, averaging)
 
-    def mean_rule(self, averaging: Averaging, transform: Any = None) -> Rule | Trapezoid | None:
+    def mean_rule(self, averaging: Averaging, transform: Any = None) -> AnyRule | None:
         integrals = self.product_integrals(averaging) if transform is None else None
         return super().mean_rule(averaging, transform) if integrals is None else integrals.rule(self.seen_fields)
 
@@ -273,7 +286,7 @@ class TwoLayer(Network):
 
         So that of fields f of which the a-th has covariance one with $u_a$ alone is A itself.
         """
-        if self.closed_integrals is None or transform is not None:
+        if self.closed_integrals is None or transform is not None or self.tokens is not None:
             return super().sensitivity(state, moments, transform)
         covariance, weights = state.covariance, self.output_weights(state)
         identity = jnp.eye(weights.size)
@@ -284,15 +297,39 @@ class TwoLayer(Network):
 
     def _moments(self, state: State, integrals: ActivationIntegrals) -> Moments:
         r"""$\mathbb{E}[s u^\top]$ and $\mathbb{E}[s s^\top]$ from the Saad-Solla integrals $I_2, I_3, I_4$."""
-        covariance, weights, p = state.covariance, self.output_weights(state), self.width
+        (covariance, weights), p = self._of_all_inputs(state), self.width * self.inputs_per_sample
         own, found = weights[:p], integrals.averages(covariance, weights, p)
         gradient = own[:, None] * found.gradient
-        return Moments(
+        moments = Moments(
             student=gradient[:, :p],
             teacher=gradient[:, p:],
             square=own[:, None] * own * (found.gradient_square + self.noise * found.slopes),
             readout=self.scale * (found.outputs[:p] @ weights),
         )
+        if self.tokens is None:
+            return moments
+        inputs, products = jnp.eye(self.tokens), self.over_batch(1)
+
+        def summed(matrix, weights, columns: int):
+            return jnp.einsum("limj,lm->ij", matrix.reshape(self.tokens, self.width, self.tokens, columns), weights)
+
+        assert moments.readout is not None
+        return Moments(
+            student=summed(moments.student, inputs, self.width),
+            teacher=summed(moments.teacher, inputs, self.teacher_width),
+            square=summed(moments.square, products, self.width),
+            readout=jnp.mean(moments.readout.reshape(self.tokens, self.width), axis=0),
+        )
+
+    def _of_all_inputs(self, state: State) -> tuple[Float[Array, "r r"], Float[Array, " r"]]:
+        """Covariance and output weights of the fields of all inputs: a network of as many neurons for each of them."""
+        covariance, weights, tokens = state.covariance, self.output_weights(state), self.tokens
+        if tokens is None:
+            return covariance, weights
+        # Those of all students first, as everywhere.
+        by_input = jnp.arange(tokens * weights.size).reshape(tokens, weights.size)
+        order = jnp.concatenate([by_input[:, : self.width].reshape(-1), by_input[:, self.width :].reshape(-1)])
+        return self.over_tokens(covariance)[order][:, order], jnp.tile(weights / tokens, tokens)[order]
 
     def single_risk(self, state: State, averaging: Averaging) -> Float[Array, ""]:
         integrals = self.product_integrals(averaging)
@@ -303,12 +340,13 @@ class TwoLayer(Network):
 
     def _risk(self, state: State, integrals: ActivationIntegrals) -> Float[Array, ""]:
         """Half the noise plus a quadratic form in E[g g], which needs at most two fields at a time."""
-        weights = self.output_weights(state)
-        return 0.5 * (weights @ integrals.outputs(state.covariance) @ weights + self.noise)
+        covariance, weights = self._of_all_inputs(state)
+        return 0.5 * (weights @ integrals.outputs(covariance) @ weights + self.noise)
 
     @property
     def knows_second_moments(self) -> bool:
-        return self.closed_integrals is not None and self.closed_integrals.polynomial == (0.0, 0.0, 1.0)
+        integrals = self.closed_integrals
+        return self.tokens is None and integrals is not None and integrals.polynomial == (0.0, 0.0, 1.0)
 
     def known_second_moments(self, state: State) -> Float[Array, "m m"] | None:
         r"""For quadratic networks: all products are $\mathbb{E}[e^n u_a u_b u_c u_d]$ with n = 2, 3, 4."""

@@ -19,24 +19,26 @@ def draw(key: PRNGKeyArray, problem: Problem, algorithm: OnlineAlgorithm, block:
     for n vectors; one for each block of the inputs' spectrum, with its dimensions in the place of d.
     """
     field_key, diagonal_key, lower_key = jax.random.split(key, 3)
-    batch_size = algorithm.batch_size
+    batch_size, tokens = algorithm.batch_size, problem.inputs_per_sample
+    inputs = batch_size * tokens
     fields = algorithm.number_of_vectors(problem)
     blocks = problem.inputs.blocks
     # All normals in one draw: every further one costs a third of a second of compilation.
     several = problem.inputs.components > 1
-    normals = jax.random.normal(field_key, (block, batch_size, blocks * fields + 1 + several))
-    left = jnp.maximum(problem.inputs.sizes(d)[:, None] - fields - jnp.arange(batch_size), 0.0)
-    squares = chi_square(diagonal_key, jnp.tile(left.reshape(-1), block)).reshape(block, blocks, batch_size)
-    triangle = jnp.sqrt(squares)[..., None] * jnp.eye(batch_size)
-    if batch_size > 1:
-        rows, columns = np.tril_indices(batch_size, -1)
+    seen = tokens * blocks * fields
+    normals = jax.random.normal(field_key, (block, batch_size, seen + 1 + several))
+    left = jnp.maximum(problem.inputs.sizes(d)[:, None] - fields - jnp.arange(inputs), 0.0)
+    squares = chi_square(diagonal_key, jnp.tile(left.reshape(-1), block)).reshape(block, blocks, inputs)
+    triangle = jnp.sqrt(squares)[..., None] * jnp.eye(inputs)
+    if inputs > 1:
+        rows, columns = np.tril_indices(inputs, -1)
         lower = jax.random.normal(lower_key, (block, blocks * len(rows))).reshape(block, blocks, len(rows))
         triangle = triangle.at[..., rows, columns].set(jnp.where(left[:, columns] > 0, lower, 0.0))
-    coordinates = normals[..., : blocks * fields].reshape(block, batch_size, blocks, fields)
+    coordinates = normals[..., :seen].reshape(block, inputs, blocks, fields)
     return Draws(
         normals=jnp.swapaxes(coordinates, 1, 2),
-        noise=normals[..., blocks * fields],
-        component=problem.inputs.component(normals[..., -1]),
+        noise=normals[..., seen],
+        choice=normals[..., -1],
         triangle=triangle,
     )
 
@@ -51,5 +53,5 @@ def advance(
 ) -> tuple[State, Array]:
     """One step of SGD in dimension d on the State; its law is exactly that of SGD on the vectors."""
     seen, transform = algorithm.seen(state, alpha)
-    moments, bounded = problem.exact_moments(seen, draws, d, transform)
+    moments, bounded = problem.at(alpha).exact_moments(seen, draws, d, transform)
     return algorithm.step(state, moments, 1 / d, alpha), bounded

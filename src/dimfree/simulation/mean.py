@@ -54,7 +54,7 @@ def exact_mean(
         >>> round(float(mean.risk[-1] / mean.risk[0]), 3)
         0.237
     """
-    check_problem(problem, any_spectrum=True)
+    check_problem(problem, "spectrum")
     check_online(algorithm)
     d = positive_integer(d, "d")
     if not isinstance(problem, FieldProblem) or problem.inputs.components > 1 or problem.degree not in (0, 1, 2):

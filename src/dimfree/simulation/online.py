@@ -40,7 +40,7 @@ def simulate_online(
     progress: bool,
 ) -> Trajectory:
     """[`simulate`] where each sample is used once."""
-    check_problem(problem, any_spectrum=True)
+    check_problem(problem, "spectrum", "tokens", "change")
     check_online(algorithm)
     method, memory = method or "exact", _MEMORY if memory is None else memory
     d = positive_integer(d, "d")
@@ -152,7 +152,7 @@ class _Job(eqx.Module):
 
 
 def _bytes_per_run(problem: Problem, algorithm: OnlineAlgorithm, d: int, method: str) -> int:
-    fields, batch = algorithm.number_of_vectors(problem), algorithm.batch_size
+    fields, batch = algorithm.number_of_vectors(problem), algorithm.batch_size * problem.inputs_per_sample
     blocks = problem.inputs.blocks
     state = blocks * fields**2 + 2 * problem.width
     if method == "vectors":

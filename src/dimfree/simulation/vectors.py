@@ -96,9 +96,9 @@ def draw(key: PRNGKeyArray, problem: Problem, batch_size: int, d: int) -> Draws:
     input_key, noise_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, (2, 1, batch_size))
     return Draws(
-        normals=jax.random.normal(input_key, (1, batch_size, d)),
+        normals=jax.random.normal(input_key, (1, batch_size * problem.inputs_per_sample, d)),
         noise=noise[0],
-        component=problem.inputs.component(noise[1]),
+        choice=noise[1],
     )
 
 
@@ -113,7 +113,7 @@ def advance(
 ) -> tuple[tuple, Array]:
     """One step of SGD on the vectors, the readout, and what the algorithm measures."""
     now = algorithm.at(alpha, numbers)
-    gradient, readout_gradient, bounded = problem.vector_gradient(
+    gradient, readout_gradient, bounded = problem.at(alpha).vector_gradient(
         now.move(alpha).point_of(vectors), vectors[TEACHERS], readout, draws, now.transform
     )
     numbers = algorithm.remeasured(numbers, gradient @ gradient.T, 1 / gradient.shape[-1], alpha)

@@ -113,7 +113,8 @@ def _check_first(description: Description, values: dict[str, Any]) -> None:
     """An error, before anything runs, if the first cell cannot be."""
     problem = make_problem(description, values)
     algorithm, name = make_algorithm(description, values), description.compute.name
-    check_problem(problem, any_spectrum=name not in ("fixed_points", "dmft"))
+    known = {"fixed_points": ("tokens",), "exit_time": ("spectrum", "tokens"), "dmft": ()}
+    check_problem(problem, *known.get(name, ("spectrum", "tokens", "change")))
     online = isinstance(algorithm, algorithms.OnlineAlgorithm)
     if name == "dmft" and online:
         raise InvalidInput(

@@ -13,6 +13,7 @@ from ...algorithms.reused import MultiPassSGD, ReusedData
 from ...errors import InvalidInput, check_key, is_concrete, positive_integer, positive_number, shown
 from ...integration import Found, Settings
 from ...problems import FieldProblem, Problem
+from ...problems.base import check_problem
 from ...state import STUDENTS, TEACHERS, Coordinates, Entries, State, check_state
 from ...trajectory import Outcome, Trajectory, check_start
 from ..limit import Limit
@@ -207,6 +208,7 @@ def dmft(
             f"algorithm = {shown(algorithm)} was given; dmft is for reused data (dimfree.GradientDescent, "
             "PersistentSGD, ...). For fresh samples use dimfree.ode."
         )
+    check_problem(problem, "spectrum")
     if not isinstance(problem, FieldProblem) or not problem.inputs.is_standard:
         raise InvalidInput(
             f"problem = {shown(problem)} was given; dmft needs a loss of local fields of standard inputs."
