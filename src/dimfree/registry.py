@@ -58,6 +58,7 @@ PUBLIC: dict[str, Entry] = {
     "SingleIndex": _problem("SingleIndex", any_inputs=True),
     "MultiIndex": _problem(),
     "Mixture": _problem("Mixture", "Mixture.binary", "Mixture.xor", any_inputs=True),
+    "Tasks": _problem("Tasks.switching", "Tasks.drifting", "Tasks.curriculum", any_inputs=True),
     "SpikedTensor": _problem("SpikedTensor"),
     "Spectrum": Entry("problems", "spectrum", ("Spectrum", "Spectrum.power_law", "Spectrum.marchenko_pastur")),
     "Problem": Entry("problems"),

@@ -95,7 +95,7 @@ class Trajectory(eqx.Module):
     @functools.cached_property
     def risk(self) -> Float[Array, "*axes"]:
         """The mean loss of a fresh sample at each State."""
-        return _risk(self.problem, self.state, self.alpha.ndim - 1)
+        return _risk(self.problem, self.state, self.alpha, self.alpha.ndim - 1)
 
     @property
     def final(self) -> AnyState:
@@ -221,11 +221,16 @@ def _of_own_vectors(state: State, axes: tuple[str, ...]) -> dict[str, tuple[tupl
 
 
 @eqx.filter_jit
-def _risk(problem: Problem, state: State | WideState, added: int):
+def _risk(problem: Problem, state: State | WideState, alpha: Float[Array, "*batch times"], added: int):
     """The risk of every State, where a vmap around the whole computation has added axes to problem and State."""
     if added:
-        return map_in_batches(lambda of: _risk(of[0], of[1], added - 1), (problem, state))
-    return problem.risk(state)
+        return map_in_batches(lambda of: _risk(*of, added - 1), (problem, state, alpha))
+    if not problem.changes:
+        return problem.risk(state)
+    times = state.M.ndim - 3  # the axis of times
+    by_time = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, times, 0), state)
+    risks = jax.lax.map(lambda of: problem.at(of[0]).risk(of[1]), (alpha, by_time))
+    return jnp.moveaxis(risks, 0, times)
 
 
 @functools.cache

@@ -22,7 +22,10 @@ def solve_adaptively(
     Of a limit this uses besides `coordinates_of` (those among the values that are coordinates of the State) and
     `observed` (the fields of a Trajectory that the values make).
     """
-    initial = limit.initial(start)
+    initial, jumps = limit.initial(start), limit.problem.jumps
+    controller = diffrax.PIDController(
+        rtol=tolerances[0], atol=tolerances[1], dtmin=1e-13 * alphas[-1], force_dtmin=False
+    )
 
     def exploded(t, y, args, **kwargs):
         return jnp.any(jnp.abs(limit.coordinates_of(y)) > DIVERGED_ABOVE)
@@ -41,8 +44,8 @@ def solve_adaptively(
         y0=initial,
         args=start,
         saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=alphas), diffrax.SubSaveAt(t1=True)]),
-        stepsize_controller=diffrax.PIDController(
-            rtol=tolerances[0], atol=tolerances[1], dtmin=1e-13 * alphas[-1], force_dtmin=False
+        stepsize_controller=(
+            controller if jumps is None else diffrax.ClipStepSizeController(controller, jump_ts=jumps)
         ),
         event=diffrax.Event(conditions, root_finder),
         max_steps=max_steps,

@@ -7,6 +7,7 @@ from .local_fields import LocalFields
 from .mixture import Mixture
 from .named import PhaseRetrieval, SingleIndex
 from .spiked_tensor import SpikedTensor
+from .tasks import Tasks
 from .two_layer import MultiIndex, TwoLayer
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "SingleIndex",
     "Spectrum",
     "SpikedTensor",
+    "Tasks",
     "TwoLayer",
 ]

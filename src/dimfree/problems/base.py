@@ -81,6 +81,11 @@ class Problem(eqx.Module):
         """Whether what is learned changes with the clock."""
         return False
 
+    @property
+    def jumps(self) -> Float[Array, " jumps"] | None:
+        """Times at which it changes at once, if there are any."""
+        return None
+
     def __repr__(self) -> str:
         return as_call(self)
 

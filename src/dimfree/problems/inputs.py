@@ -401,13 +401,13 @@ class Clusters(Inputs):
 
     - `probabilities`, `variances`: shape `(c,)`; `variances` is None where the clusters are points, which is known
       before any number is (averages over them are then sums, and may be differentiated as such).
-    - `means`: shape `(c, k)`.
+    - `means`: shape `(c, k)`; None where all are zero.
     - `labels`: what the loss sees of the cluster, shape `(c, ...)`.
     - `spectrum`: of $\Sigma$, which all clusters share; None where it is the identity.
     """
 
     probabilities: Float[Array, " c"]
-    means: Float[Array, "c k"]
+    means: Float[Array, "c k"] | None
     variances: Float[Array, " c"] | None
     labels: Float[Array, "c *label"]
     spectrum: Spectrum | None
@@ -415,7 +415,7 @@ class Clusters(Inputs):
     def __init__(
         self,
         probabilities: Float[Array, " c"],
-        means: Float[Array, "c k"],
+        means: Float[Array, "c k"] | None,
         variances: Float[Array, " c"] | None,
         labels: Float[Array, "c *label"],
         spectrum: Spectrum | None = None,
@@ -442,15 +442,15 @@ class Clusters(Inputs):
 
     def fields(self, state: State) -> State:
         """As of g, with the overlaps with the directions of the means, which no eigenvalue changes, beside."""
-        if self.spectrum is None:
-            return state
+        if self.spectrum is None or self.means is None:
+            return self.shape.fields(state)
         beside = {(family, MEANS): state.overlap(family, TEACHERS)[..., None, :, :] for family in (STUDENTS, TEACHERS)}
         fields = self.spectrum.fields(state)
         return State.of(fields.overlaps | beside | {(MEANS, MEANS): beside[TEACHERS, MEANS]}, state.readout)
 
     def in_blocks(self, moments: Moments, sensitivity: Callable[[], Float[Array, "p r"]], state: State) -> Moments:
-        if self.spectrum is None:
-            return super().in_blocks(moments, sensitivity, state)
+        if self.spectrum is None or self.means is None:
+            return self.shape.in_blocks(moments, sensitivity, state)
         found = self.spectrum.in_blocks(moments, sensitivity, state)
         along = {
             family: found.along(family) + moments.own[MEANS] @ state.blocks_of(TEACHERS, family)
@@ -474,8 +474,10 @@ class Clusters(Inputs):
         """The variances, zero for points."""
         return jnp.zeros(self.components) if self.variances is None else self.variances
 
-    def field_means(self, state: State) -> Float[Array, "c r"]:
-        """The mean of the fields in each cluster, students first."""
+    def field_means(self, state: State) -> Float[Array, "c r"] | None:
+        """The mean of the fields in each cluster, students first; None where all are zero."""
+        if self.means is None:
+            return None
         directions = MEANS if MEANS in state.families else TEACHERS
         return self.means @ state.with_seen(directions).T
 
@@ -489,6 +491,7 @@ class Clusters(Inputs):
 
     def with_means(self, in_component: Callable[..., Float[Array, " p"]], state: State) -> Float[Array, "p k"]:
         """The mean over clusters of the outer product of `in_component(...)` with the means."""
+        assert self.means is not None
         return self._over_clusters(self.probabilities[:, None] * self.means, in_component, state).T
 
     def _over_clusters(self, weights: Float[Array, "c *_"], in_component, state: State):
@@ -507,4 +510,5 @@ class Clusters(Inputs):
 
     def _inputs(self, drawn, component, teachers):
         """Inputs of g as drawn, and of the teachers in the same coordinates, over d^1/2."""
-        return jnp.sqrt(self.spread)[component][:, None] * drawn + self.means[component] @ teachers
+        drawn = jnp.sqrt(self.spread)[component][:, None] * drawn
+        return drawn if self.means is None else drawn + self.means[component] @ teachers

@@ -159,9 +159,9 @@ class TwoLayer(Network):
       out.
     - `normalisation`: the factor in front of the sums: `"mean"` 1/p, `"sqrt"` p^-1/2, `"sum"` 1 (and the same with k).
     - `teacher_activation`: that of the teachers, $g^*$; the students' if left out.
-    - `tokens`: where a sample is L patches of an image, seen by the same neurons, how many, or their correlations, shape
-      `(L, L)`: both networks are then averaged over patches (a convolution with global pooling). Averages stay exact,
-      over the p L + k L fields of all patches.
+    - `tokens`: where a sample is L patches of an image, seen by the same neurons, how many, or their correlations,
+      shape `(L, L)`: both networks are then averaged over patches (a convolution with global pooling). Averages stay
+      exact, over the L (p + k) fields of all patches.
 
     Saad & Solla, Phys. Rev. E 52 (1995) 4225; Arnaboldi et al. 2023, eqs. (1)-(4).
     """

@@ -1,0 +1,125 @@
+"""Tasks in turn, mixed, and moving: their averages, their steps, and what is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+
+import dimfree
+from dimfree.gaussian.rules import Averaging
+from dimfree.problems import Draws, FieldProblem
+
+START = dimfree.State(Q=[[0.5]], M=[[0.3, -0.1]], P=[[1.0, 0.2], [0.2, 0.8]])
+
+
+def two_tasks(**arguments) -> dimfree.Tasks:
+    tasks = [dimfree.TwoLayer(1, 1, "erf", noise=0.1), dimfree.TwoLayer(1, 1, "square", readout=[0.6])]
+    return dimfree.Tasks(tasks, **arguments)
+
+
+@pytest.mark.parametrize("heads", [False, True])
+def test_averages_of_tasks_are_those_over_all_fields(heads):
+    """Closed forms of each task, other teachers by Stein's lemma, against quadrature of the whole."""
+    problem = two_tasks(
+        teachers=[[[1.0, 0.0]], [[0.6, -0.8]]], probabilities=[0.3, 0.7], variances=[0.5, 1.5], heads=heads
+    )
+    start = START.with_readout(jnp.asarray([1.2, 0.7]) if heads else jnp.asarray([0.9]))
+    by_task = problem.mean_moments(start, Averaging())
+    whole = FieldProblem._mean_moments(problem, start, Averaging(rule=dimfree.GaussHermite(40)), None)
+    for name in ("student", "teacher", "square", "readout"):
+        np.testing.assert_allclose(getattr(by_task, name), getattr(whole, name), rtol=1e-9, atol=1e-12)
+    risk = FieldProblem.single_risk(problem, start, Averaging(rule=dimfree.GaussHermite(40)))
+    np.testing.assert_allclose(problem.risk(start), risk, rtol=1e-10)
+
+
+def test_a_step_on_vectors_is_written_by_hand():
+    """Each sample by the loss, the teacher, the head and the input variance of its own task."""
+    problem = two_tasks(teachers=[[0], [1]], probabilities=[0.4, 0.6], variances=[0.25, 4.0], heads=True)
+    d, rng = 30, np.random.default_rng(0)
+    x, noise, choice = rng.normal(size=(5, d)), rng.normal(size=5), rng.normal(size=5)
+    student, teachers, readout = rng.normal(size=(1, d)), rng.normal(size=(2, d)), np.array([1.3, 0.4])
+    draws = Draws(normals=jnp.asarray(x), noise=jnp.asarray(noise), choice=jnp.asarray(choice))
+    gradient, readout_gradient, _ = problem.vector_gradient(
+        jnp.asarray(student), jnp.asarray(teachers), jnp.asarray(readout), draws
+    )
+    expected, of_readout = np.zeros(d), np.zeros(2)
+    for each, z, choose in zip(x, noise, choice, strict=True):
+        task = int(scipy.special.ndtr(choose) > 0.4)
+        each = each * (0.5, 2.0)[task]
+        field, label = student[0] @ each / d**0.5, teachers[task] @ each / d**0.5
+        if task == 0:
+            output, slope = scipy.special.erf(field / 2**0.5), np.sqrt(2 / np.pi) * np.exp(-(field**2) / 2)
+            target = scipy.special.erf(label / 2**0.5) + np.sqrt(0.1) * z
+        else:
+            output, slope, target = field**2, 2 * field, label**2
+        error = readout[task] * output - target
+        expected += readout[task] * slope * error * each / (5 * d**0.5)
+        of_readout[task] += error * output / 5
+    np.testing.assert_allclose(gradient[0], expected, atol=1e-12)
+    np.testing.assert_allclose(readout_gradient, of_readout, atol=1e-12)
+
+
+def test_tasks_in_turn_are_one_solution_after_the_other():
+    sgd = dimfree.OnlineSGD(0.8)
+    problem = two_tasks(teachers=[[0], [1]], switches=[1.5])
+    together = dimfree.solve(dimfree.ode(problem, sgd), START, np.array([0.0, 1.5, 4.0]))
+    first = dimfree.solve(dimfree.ode(problem.only(0), sgd), START, 1.5).final
+    second = dimfree.solve(dimfree.ode(problem.only(1), sgd), first, 2.5).final
+    np.testing.assert_allclose(together.state.Q[1], first.Q, rtol=1e-7)
+    np.testing.assert_allclose(together.final.M, second.M, rtol=1e-6)
+    # The risk is that of the task of the moment.
+    np.testing.assert_allclose(together.risk[0], problem.only(0).risk(START), rtol=1e-12)
+    np.testing.assert_allclose(together.risk[-1], problem.only(1).risk(together.final), rtol=1e-12)
+
+
+def test_a_drifting_teacher_is_a_loss_of_the_clock():
+    """The same problem stated twice: by teachers that move, and by a loss with a fifth argument."""
+
+    def loss(student, teacher, noise, readout, alpha):
+        label = jnp.cos(0.7 * alpha) * teacher[0] + jnp.sin(0.7 * alpha) * teacher[1]
+        return 0.5 * (jax.scipy.special.erf(student[0] / 2**0.5) - jax.scipy.special.erf(label / 2**0.5)) ** 2
+
+    sgd = dimfree.OnlineSGD(0.8)
+    by_teacher, by_clock = dimfree.Tasks.drifting(1, 0.7), dimfree.LocalFields(loss, 1, 2)
+    assert by_clock.changes and by_teacher.changes
+    start = dimfree.State(Q=[[0.5]], M=[[0.3, -0.1]])
+    for alpha in (0.0, 1.3):
+        one, other = (dimfree.ode(problem, sgd).drift(alpha, start) for problem in (by_teacher, by_clock))
+        np.testing.assert_allclose(one.Q, other.Q, rtol=2e-6)
+        np.testing.assert_allclose(one.M, other.M, rtol=2e-6)
+        np.testing.assert_allclose(by_teacher.at(alpha).risk(start), by_clock.at(alpha).risk(start), rtol=2e-6)
+
+
+def test_gradients_go_through_similarity_and_switch():
+    """By finite differences of the forgetting."""
+    start = dimfree.State(Q=[[0.5]], M=[[0.3, 0.1]])
+    sgd = dimfree.OnlineSGD(0.8)
+
+    def forgotten(similarity):
+        problem = dimfree.Tasks.switching(1, similarity, 1.0)
+        return problem.only(0).risk(dimfree.solve(dimfree.ode(problem, sgd), start, 2.0).final)
+
+    slope = jax.grad(forgotten)(0.5)
+    np.testing.assert_allclose(slope, (forgotten(0.5001) - forgotten(0.4999)) / 2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: dimfree.Tasks([]), "list of problems"),
+        (lambda: dimfree.Tasks([dimfree.TwoLayer(1), dimfree.TwoLayer(2)]), "share one student"),
+        (lambda: two_tasks(switches=[1.0], probabilities=[0.5, 0.5]), "leave out one"),
+        (lambda: two_tasks(switches=[1.0, 2.0]), "need 1 times"),
+        (lambda: two_tasks(probabilities=[0.5, 0.6]), "sum to 1"),
+        (lambda: two_tasks(probabilities=lambda alpha: jnp.stack([alpha, 1 - alpha])), "alpha = 10"),
+        (lambda: two_tasks(teachers=[[0, 1], [0]]), "1 numbers of teachers"),
+        (lambda: two_tasks(variances=[1.0]), "one for each of 2"),
+        (lambda: dimfree.Tasks([dimfree.Mixture.binary(1, 1.0)]), "inputs of its own"),
+        (lambda: two_tasks().only(2), "there are 2"),
+        (lambda: dimfree.equations(two_tasks(switches=[1.0]), dimfree.OnlineSGD(1.0)), "changes with"),
+    ],
+)
+def test_what_cannot_be_is_said(make, words):
+    with pytest.raises(dimfree.InvalidInput, match=words):
+        make()
