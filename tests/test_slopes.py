@@ -162,7 +162,7 @@ def test_steps_are_those_of_a_loop_in_numpy(name):
     moving, memory = (families, None, algorithm.measured(3, 2)), {}
     for step in range(5):
         normals, noise = rng.normal(size=(batch, d)), rng.normal(size=batch)
-        draws = Draws(jnp.asarray(normals), jnp.asarray(noise), jnp.zeros(batch, int))
+        draws = Draws(jnp.asarray(normals), jnp.asarray(noise), jnp.zeros(batch))
         moving, _ = advance(problem, algorithm, *moving, draws, jnp.asarray(step * batch / d))
         gradient = gradient_of(scales * normals, noise, teacher[0])
         weights, memory = loop(weights, memory, gradient, step * batch / d)
