@@ -9,6 +9,7 @@ import uuid
 from pathlib import Path
 
 import nbclient
+import sphinx.builders
 
 sys.path[:0] = [str(Path(__file__).parent / "_ext"), str(Path(__file__).parent.parent / "tools")]
 
@@ -64,10 +65,15 @@ def _manager_with_sockets(client):
 nbclient.NotebookClient.create_kernel_manager = _manager_with_sockets
 
 
-def _spread(app, env, docnames):
-    """Deal pages out to the processes that read them: in order, one of them would execute every tutorial."""
-    docnames[:] = [name for first in range(app.parallel) for name in docnames[first :: app.parallel]]
+# Each page is a task of its own. In chunks of many pages, as Sphinx makes them, one process executes a chunk while the
+# other has nothing left to do.
+sphinx.builders.make_chunks = lambda pages, processes: [[page] for page in pages]
+
+
+def _longest_first(app, env, docnames):
+    """Start with the tutorials, which take longest, so that both processes end at about the same time."""
+    docnames.sort(key=lambda name: (not name.startswith("tutorials/"), name != "own_loss"))
 
 
 def setup(app):
-    app.connect("env-before-read-docs", _spread)
+    app.connect("env-before-read-docs", _longest_first)
