@@ -53,7 +53,7 @@ def test_steps_are_those_of_a_loop_in_numpy(algorithm):
     m, v = np.zeros(d), np.zeros(d)
     for t in range(1, steps + 1):
         x, noise, alpha = rng.normal(size=(batch, d)), rng.normal(size=batch), (t - 1) * batch / d
-        draws = Draws(jnp.asarray(x), jnp.asarray(noise), jnp.zeros(batch, int))
+        draws = Draws(jnp.asarray(x), jnp.asarray(noise), jnp.zeros(batch))
         (vectors, _, memory), _ = advance(ERF, algorithm, vectors, None, memory, draws, jnp.asarray(alpha))
         z = slopes_of(w / d**0.5, teacher / d**0.5, x, noise) @ x / batch
         m, v = rule.beta1 * m + (1 - rule.beta1) * z, beta2 * v + (1 - beta2) * z**2

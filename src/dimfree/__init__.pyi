@@ -71,6 +71,7 @@ from .papers.figures import reproduce as reproduce
 from .problems import LocalFields as LocalFields
 from .problems import Mixture as Mixture
 from .problems import MultiIndex as MultiIndex
+from .problems import MultiOutput as MultiOutput
 from .problems import PhaseRetrieval as PhaseRetrieval
 from .problems import Problem as Problem
 from .problems import SingleIndex as SingleIndex

@@ -57,6 +57,7 @@ PUBLIC: dict[str, Entry] = {
     "PhaseRetrieval": _problem("PhaseRetrieval", any_inputs=True),
     "SingleIndex": _problem("SingleIndex", any_inputs=True),
     "MultiIndex": _problem(),
+    "MultiOutput": _problem("MultiOutput", any_inputs=True),
     "Mixture": _problem("Mixture", "Mixture.binary", "Mixture.xor", any_inputs=True),
     "Tasks": _problem("Tasks.switching", "Tasks.drifting", "Tasks.curriculum", any_inputs=True),
     "SpikedTensor": _problem("SpikedTensor"),

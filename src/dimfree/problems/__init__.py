@@ -6,6 +6,7 @@ from .inputs import Spectrum
 from .local_fields import LocalFields
 from .mixture import Mixture
 from .named import PhaseRetrieval, SingleIndex
+from .outputs import MultiOutput
 from .spiked_tensor import SpikedTensor
 from .tasks import Tasks
 from .two_layer import MultiIndex, TwoLayer
@@ -17,6 +18,7 @@ __all__ = [
     "Mixture",
     "Moments",
     "MultiIndex",
+    "MultiOutput",
     "PhaseRetrieval",
     "Problem",
     "SingleIndex",

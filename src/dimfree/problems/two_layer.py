@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -140,7 +141,140 @@ class Network(FieldProblem):
         return wide_risk(self, state, averaging)
 
 
-class TwoLayer(Network):
+class Taught(FieldProblem):
+    r"""A student that learns a teacher of its own kind, whose averages are sums over few fields for the squared error.
+
+    With the error of output o, $e_o = \sum_s c_{os} g(u_s)$ over all fields, the slopes are
+    $s_i = \sum_o c_{oi}\, g'(u_i)\, e_o$, and the averages are those of single errors and of sums of two.
+    """
+
+    activation: eqx.AbstractVar[Activation]
+    other_activation: eqx.AbstractVar[Activation | None]  # of the teachers, where it is another
+    noise: eqx.AbstractVar[Float[Array, ""]]
+    scale: eqx.AbstractVar[float]
+
+    @abc.abstractmethod
+    def error_weights(self, state: State) -> Float[Array, "outputs r"]:
+        """Weights $c$ with which students and teachers enter the error of each output."""
+
+    @property
+    def one_activation(self) -> bool:
+        """Whether students and teachers have the same activation."""
+        return self.other_activation is None
+
+    @property
+    def teacher_activation(self) -> Activation:
+        """That of the teachers."""
+        return self.activation if self.other_activation is None else self.other_activation
+
+    @property
+    def closed_integrals(self) -> ActivationIntegrals | None:
+        """The Gaussian averages in closed form, where there are any."""
+        return self.activation.integrals if self.one_activation else None
+
+    @property
+    def knows_moments(self) -> bool:
+        return self.closed_integrals is not None
+
+    def product_integrals(self, averaging: Averaging) -> ProductIntegrals | None:
+        """The averages over few fields at a time; None where there are closed forms, kinks, or a rule was asked for."""
+        if self.closed_integrals is not None or not self.smooth or averaging.rule is not None:
+            return None
+        width = self.inputs_per_sample * self.width
+        return ProductIntegrals(self.activation, self.other_activation, width, averaging)
+
+    def mean_rule(self, averaging: Averaging, transform: Any = None) -> AnyRule | None:
+        integrals = self.product_integrals(averaging) if transform is None else None
+        return super().mean_rule(averaging, transform) if integrals is None else integrals.rule(self.seen_fields)
+
+    def mean_moments(self, state: State, averaging: Averaging, transform: Any = None) -> Moments:
+        integrals = self.product_integrals(averaging) if transform is None else None
+        if integrals is None:
+            return super().mean_moments(state, averaging, transform)
+        return self._moments(state, integrals)
+
+    def known_moments(self, state: State) -> Moments | None:
+        return None if self.closed_integrals is None else self._moments(state, self.closed_integrals)
+
+    def sensitivity(self, state: State, moments: Moments, transform: Any = None) -> Float[Array, "p r"]:
+        r"""In closed form where averages are: $\mathbb{E}[s_i f]$ is linear in the covariances of f with the fields.
+
+        So that of fields f of which the a-th has covariance one with $u_a$ alone is A itself.
+        """
+        integrals = self.closed_integrals
+        if integrals is None or transform is not None or self.tokens is not None:
+            return super().sensitivity(state, moments, transform)
+        covariance, weights = state.covariance, self.error_weights(state)
+        size = covariance.shape[-1]
+        identity = jnp.eye(size)
+        enlarged = jnp.block([[covariance, identity], [identity, 2 * identity]])
+        unseen = jnp.concatenate([weights, jnp.zeros_like(weights)], axis=1)
+        gradient = _over_rows(lambda row: integrals.gradient(enlarged, row, self.width), unseen)
+        return jnp.sum(weights[:, : self.width, None] * gradient[:, :, size:], axis=0)
+
+    def _moments(self, state: State, integrals: ActivationIntegrals) -> Moments:
+        r"""$\mathbb{E}[s u^\top]$ and $\mathbb{E}[s s^\top]$ from the Saad-Solla integrals $I_2, I_3, I_4$."""
+        (covariance, weights), p = self._of_all_inputs(state), self.width * self.inputs_per_sample
+        own, found = weights[:, :p], _over_rows(lambda row: integrals.averages(covariance, row, p), weights)
+        gradient = jnp.sum(own[:, :, None] * found.gradient, axis=0)
+        square = jnp.sum(
+            own[:, :, None] * own[:, None, :] * (found.gradient_square + self.noise * found.slopes), axis=0
+        )
+        first, second = np.triu_indices(weights.shape[0], 1)
+        if len(first):
+            # The mean product of two errors, from that of the square of their sum.
+            together = _over_rows(
+                lambda row: integrals.gradient_square(covariance, row, p), weights[first] + weights[second]
+            )
+            mixed = (together - found.gradient_square[first] - found.gradient_square[second]) / 2
+            pairs = own[first][:, :, None] * own[second][:, None, :]
+            square = square + jnp.sum((pairs + jnp.swapaxes(pairs, 1, 2)) * mixed, axis=0)
+        readout = self.scale * (weights @ found.outputs[0][:, :p])
+        if self.tokens is None:
+            return Moments(student=gradient[:, :p], teacher=gradient[:, p:], square=square, readout=readout.reshape(-1))
+        return Moments(
+            student=self._over_inputs(gradient[:, :p], jnp.eye(self.tokens)),
+            teacher=self._over_inputs(gradient[:, p:], jnp.eye(self.tokens)),
+            square=self._over_inputs(square, self.over_batch(1)),
+            readout=jnp.mean(readout.reshape(-1, self.tokens, self.width), axis=1).reshape(-1),
+        )
+
+    def _over_inputs(self, matrix: Float[Array, "n m"], weights: Float[Array, "L L"]) -> Float[Array, "p _"]:
+        """The sum over pairs of inputs, with these weights, of what there is of each pair."""
+        each = matrix.reshape(weights.shape[0], self.width, weights.shape[0], -1)
+        return jnp.einsum("limj,lm->ij", each, weights)
+
+    def _of_all_inputs(self, state: State) -> tuple[Float[Array, "r r"], Float[Array, "outputs r"]]:
+        """Covariance and weights of the fields of all inputs: a network of as many neurons for each of them."""
+        covariance, weights, tokens = state.covariance, self.error_weights(state), self.tokens
+        if tokens is None:
+            return covariance, weights
+        # Those of all students first, as everywhere.
+        by_input = jnp.arange(tokens * weights.shape[1]).reshape(tokens, -1)
+        order = jnp.concatenate([by_input[:, : self.width].reshape(-1), by_input[:, self.width :].reshape(-1)])
+        return self.over_tokens(covariance)[order][:, order], jnp.tile(weights / tokens, (1, tokens))[:, order]
+
+    def single_risk(self, state: State, averaging: Averaging) -> Float[Array, ""]:
+        integrals = self.product_integrals(averaging)
+        return super().single_risk(state, averaging) if integrals is None else self._risk(state, integrals)
+
+    def known_risk(self, state: State) -> Float[Array, ""] | None:
+        return None if self.closed_integrals is None else self._risk(state, self.closed_integrals)
+
+    def _risk(self, state: State, integrals: ActivationIntegrals) -> Float[Array, ""]:
+        """Half the noise plus a quadratic form in E[g g], which needs at most two fields at a time."""
+        covariance, weights = self._of_all_inputs(state)
+        return 0.5 * (jnp.sum((weights @ integrals.outputs(covariance)) * weights) + self.noise)
+
+
+def _over_rows(function: Callable[[Float[Array, " r"]], Any], rows: Float[Array, "n r"]) -> Any:
+    """A function of each row; one row is not a batch of one, which would be another program."""
+    if rows.shape[0] == 1:
+        return jax.tree.map(lambda leaf: leaf[None], function(rows[0]))
+    return jax.vmap(function)(rows)
+
+
+class TwoLayer(Network, Taught):
     r"""A two-layer student learning a two-layer teacher, with the half squared error.
 
     $$ \tfrac12 \Big( \tfrac1p \sum_j a_j g(\lambda_j) - \tfrac1k \sum_r a^*_r g^*(\lambda^*_r)
@@ -183,8 +317,7 @@ class TwoLayer(Network):
     ):
         super().__init__(width, teacher_width, activation, noise, readout, normalisation)
         self.tokens, self.correlations = as_tokens(tokens)
-        given = None if teacher_activation is None else as_activation(teacher_activation)
-        self.other_activation = None if given is None or _are_same(given, self.activation) else given
+        self.other_activation = other_activation(teacher_activation, self.activation)
         self.teacher_readout = as_readout(teacher_readout, self.teacher_width, "teacher_readout")
 
     def resized(self, width: int) -> "TwoLayer":
@@ -211,16 +344,6 @@ class TwoLayer(Network):
     @property
     def exchangeable(self) -> bool:
         return self.tokens is not None and self.correlations is None
-
-    @property
-    def one_activation(self) -> bool:
-        """Whether students and teachers have the same activation."""
-        return self.other_activation is None
-
-    @property
-    def teacher_activation(self) -> Activation:
-        """That of the teachers."""
-        return self.activation if self.other_activation is None else self.other_activation
 
     @property
     def smooth(self) -> bool:
@@ -252,96 +375,8 @@ class TwoLayer(Network):
         teacher = scale_of(self.normalisation, self.teacher_width) * self.teacher_readout
         return jnp.concatenate([self.scale * self.readout_of(state), -teacher])
 
-    @property
-    def closed_integrals(self) -> ActivationIntegrals | None:
-        """The Gaussian averages in closed form, where there are any."""
-        return self.activation.integrals if self.one_activation else None
-
-    @property
-    def knows_moments(self) -> bool:
-        return self.closed_integrals is not None
-
-    def product_integrals(self, averaging: Averaging) -> ProductIntegrals | None:
-        """The averages over few fields at a time; None where there are closed forms, kinks, or a rule was asked for."""
-        if self.closed_integrals is not None or not self.smooth or averaging.rule is not None:
-            return None
-        width = self.inputs_per_sample * self.width
-        return ProductIntegrals(self.activation, self.other_activation, width, averaging)
-
-    def mean_rule(self, averaging: Averaging, transform: Any = None) -> AnyRule | None:
-        integrals = self.product_integrals(averaging) if transform is None else None
-        return super().mean_rule(averaging, transform) if integrals is None else integrals.rule(self.seen_fields)
-
-    def mean_moments(self, state: State, averaging: Averaging, transform: Any = None) -> Moments:
-        integrals = self.product_integrals(averaging) if transform is None else None
-        if integrals is None:
-            return super().mean_moments(state, averaging, transform)
-        return self._moments(state, integrals)
-
-    def known_moments(self, state: State) -> Moments | None:
-        return None if self.closed_integrals is None else self._moments(state, self.closed_integrals)
-
-    def sensitivity(self, state: State, moments: Moments, transform: Any = None) -> Float[Array, "p r"]:
-        r"""In closed form where averages are: $\mathbb{E}[s_i f]$ is linear in the covariances of f with the fields.
-
-        So that of fields f of which the a-th has covariance one with $u_a$ alone is A itself.
-        """
-        if self.closed_integrals is None or transform is not None or self.tokens is not None:
-            return super().sensitivity(state, moments, transform)
-        covariance, weights = state.covariance, self.output_weights(state)
-        identity = jnp.eye(weights.size)
-        enlarged = jnp.block([[covariance, identity], [identity, 2 * identity]])
-        unseen = jnp.concatenate([weights, jnp.zeros_like(weights)])
-        gradient = self.closed_integrals.gradient(enlarged, unseen, self.width)
-        return weights[: self.width, None] * gradient[:, weights.size :]
-
-    def _moments(self, state: State, integrals: ActivationIntegrals) -> Moments:
-        r"""$\mathbb{E}[s u^\top]$ and $\mathbb{E}[s s^\top]$ from the Saad-Solla integrals $I_2, I_3, I_4$."""
-        (covariance, weights), p = self._of_all_inputs(state), self.width * self.inputs_per_sample
-        own, found = weights[:p], integrals.averages(covariance, weights, p)
-        gradient = own[:, None] * found.gradient
-        moments = Moments(
-            student=gradient[:, :p],
-            teacher=gradient[:, p:],
-            square=own[:, None] * own * (found.gradient_square + self.noise * found.slopes),
-            readout=self.scale * (found.outputs[:p] @ weights),
-        )
-        if self.tokens is None:
-            return moments
-        inputs, products = jnp.eye(self.tokens), self.over_batch(1)
-
-        def summed(matrix, weights, columns: int):
-            return jnp.einsum("limj,lm->ij", matrix.reshape(self.tokens, self.width, self.tokens, columns), weights)
-
-        assert moments.readout is not None
-        return Moments(
-            student=summed(moments.student, inputs, self.width),
-            teacher=summed(moments.teacher, inputs, self.teacher_width),
-            square=summed(moments.square, products, self.width),
-            readout=jnp.mean(moments.readout.reshape(self.tokens, self.width), axis=0),
-        )
-
-    def _of_all_inputs(self, state: State) -> tuple[Float[Array, "r r"], Float[Array, " r"]]:
-        """Covariance and output weights of the fields of all inputs: a network of as many neurons for each of them."""
-        covariance, weights, tokens = state.covariance, self.output_weights(state), self.tokens
-        if tokens is None:
-            return covariance, weights
-        # Those of all students first, as everywhere.
-        by_input = jnp.arange(tokens * weights.size).reshape(tokens, weights.size)
-        order = jnp.concatenate([by_input[:, : self.width].reshape(-1), by_input[:, self.width :].reshape(-1)])
-        return self.over_tokens(covariance)[order][:, order], jnp.tile(weights / tokens, tokens)[order]
-
-    def single_risk(self, state: State, averaging: Averaging) -> Float[Array, ""]:
-        integrals = self.product_integrals(averaging)
-        return super().single_risk(state, averaging) if integrals is None else self._risk(state, integrals)
-
-    def known_risk(self, state: State) -> Float[Array, ""] | None:
-        return None if self.closed_integrals is None else self._risk(state, self.closed_integrals)
-
-    def _risk(self, state: State, integrals: ActivationIntegrals) -> Float[Array, ""]:
-        """Half the noise plus a quadratic form in E[g g], which needs at most two fields at a time."""
-        covariance, weights = self._of_all_inputs(state)
-        return 0.5 * (weights @ integrals.outputs(covariance) @ weights + self.noise)
+    def error_weights(self, state: State) -> Float[Array, "outputs r"]:
+        return self.output_weights(state)[None]
 
     @property
     def knows_second_moments(self) -> bool:
@@ -466,7 +501,10 @@ def _link_resolution(recipe: Recipe, fields: int, tolerance: float, power: int) 
     return loss_resolution(_Target(recipe.function), fields, tolerance, power)
 
 
-def _are_same(one: Activation, other: Activation) -> bool:
-    """Whether two activations are one function, with the same numbers."""
-    same = one.function.recipe == other.function.recipe and is_concrete(one, other)
-    return same and all(map(np.array_equal, one.function.numbers, other.function.numbers))
+def other_activation(teacher: str | Callable | Activation | None, student: Activation) -> Activation | None:
+    """The teachers' activation as given; None where it is that of the students, with the same numbers."""
+    if teacher is None:
+        return None
+    given = as_activation(teacher)
+    same = given.function.recipe == student.function.recipe and is_concrete(given, student)
+    return None if same and all(map(np.array_equal, given.function.numbers, student.function.numbers)) else given
