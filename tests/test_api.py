@@ -182,6 +182,7 @@ def own_loss(student, teacher, noise, readout):
         dimfree.TwoLayer(2, 1, "erf", normalisation="sum"),
         dimfree.Mixture.xor(2, 3.0),
         dimfree.Mixture([[1.0], [-1.0]], [1, 0], 2, np.inf, activation="tanh", normalisation="sqrt"),
+        dimfree.MultiOutput([[1.0, 2.0]], [[0.5]], "tanh", "cross-entropy", "hard", teacher_activation="relu"),
         dimfree.SpikedTensor(3, 2.0),
         dimfree.Sobol(16, seed=3),
         dimfree.GaussHermite(5),

@@ -94,6 +94,10 @@ def adagrad(rate, *options, **others) -> dimfree.AdaGradNorm:
 XOR = dimfree.Mixture.xor(3, 2.0, readout=[1.0, -0.7, 0.4])
 THREE = cases.three_classes(2, probabilities=[0.5, 0.3, 0.2], **cases.UNEQUAL)
 
+READOUTS = [[1.0, 0.2], [-0.5, 0.6], [0.3, -0.8]], [[0.7], [-0.4], [0.5]]
+OUTPUTS = dimfree.MultiOutput(*READOUTS, "erf")
+CLASSES = dimfree.MultiOutput(*READOUTS, "tanh", "cross-entropy", "hard")
+
 TABLE = [
     LawCase("free", 20, network(2, 1, "square"), rate=0.35, alpha=3.0),
     LawCase("sphere", 20, network(2, 1, "square"), sphere=True, rate=0.3),
@@ -139,6 +143,10 @@ TABLE = [
     LawCase("erf, batch, d = 300", 300, network(3, 2, "erf"), batch_size=8, trained=True, rate=5.0, alpha=1.5),
     LawCase("three clusters, batch", 20, THREE, trained=True, batch_size=4, rate=3.0, alpha=4.0),
     LawCase("mixture in few dimensions", 4, XOR, trained=True, rate=0.5, alpha=5.0),
+    LawCase("several outputs, sphere", 20, OUTPUTS, sphere=True, trained=True, rate=1.5, runs=2000),
+    LawCase(
+        "classes, spectrum, batch", 30, CLASSES.with_inputs(STEEP), trained=True, batch_size=3, rate=2.0, runs=2000
+    ),
     LawCase("spiked matrix, batch", 30, dimfree.SpikedTensor(2, 2.0), batch_size=4, rate=0.5, alpha=2.0),
     LawCase("spiked tensor of order 4, sphere", 30, dimfree.SpikedTensor(4, 1.0), sphere=True, rate=0.05, alpha=1.0),
 ]

@@ -40,6 +40,7 @@ MEMORY = "tests/test_momentum.py"
 SLOPES = "tests/test_slopes.py"
 SPECTRUM = "tests/test_spectrum.py"
 COORDINATES = "tests/test_coordinate_wise.py"
+OUTPUTS = "tests/test_outputs.py"
 MUTANTS = (
     # A step on overlaps.
     Mutant(
@@ -623,6 +624,21 @@ MUTANTS = (
         'later = jnp.einsum("ij,pj->pi", self.apart, tilted)',
         "later = tilted",
         f"{COORDINATES}::test_averages_with_fixed_betas_are_those_of_samples",
+    ),
+    # Several outputs.
+    Mutant(
+        "errors of different outputs are not correlated",
+        "problems/two_layer.py",
+        "mixed = (together - found.gradient_square[first] - found.gradient_square[second]) / 2",
+        "mixed = 0 * (together - found.gradient_square[first] - found.gradient_square[second]) / 2",
+        f"{OUTPUTS} -k turning",
+    ),
+    Mutant(
+        "a pair of outputs in one order only",
+        "problems/two_layer.py",
+        "square = square + jnp.sum((pairs + jnp.swapaxes(pairs, 1, 2)) * mixed, axis=0)",
+        "square = square + jnp.sum(2 * pairs * mixed, axis=0)",
+        f"{OUTPUTS} -k turning",
     ),
 )
 

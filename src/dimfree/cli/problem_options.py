@@ -26,7 +26,10 @@ def _complete(incomplete: str) -> list[str]:
 
 # Of the algorithms that a name states, those that use a sample once.
 _ONLINE = "online-sgd, momentum, heavy-ball, sign-descent, rmsprop, adam"
-_LISTED = ", ".join(map(registry.dashed, registry.stated("problem"))).replace("mixture,", "mixture (in a --file),")
+_IN_A_FILE = ("MultiOutput", "Mixture")  # they need lists of lists
+_LISTED = ", ".join(
+    registry.dashed(name) + " (in a --file)" * (name in _IN_A_FILE) for name in registry.stated("problem")
+)
 
 
 def _file(

@@ -1,7 +1,8 @@
 """Two-layer networks with several outputs that learn a teacher, as regression or as classification."""
 
+import functools
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,14 +17,12 @@ from ..gaussian.activations import Activation, as_activation
 from ..gaussian.integrals import ActivationIntegrals
 from ..gaussian.probing import probe
 from ..gaussian.products import ProductIntegrals
-from ..gaussian.resolution import Resolution, finest, highest_degree
+from ..gaussian.resolution import Resolution, finest, highest_degree, loss_resolution, polynomial_degree
 from ..gaussian.rules import Averaging
 from ..printing import as_call
 from ..state import State
-from .field_problem import features_of
+from .field_problem import LossOfFields, features_of
 from .two_layer import Normalisation, Taught, other_activation, scale_of
-
-Labels = Literal["outputs", "soft", "hard"]
 
 
 def _cross_entropy(output, target):
@@ -73,9 +72,7 @@ class MultiOutput(Taught):
 
     ??? example
         >>> import dimfree, jax, jax.numpy as jnp
-        >>> softmax = dimfree.MultiOutput(
-        ...     readout=jnp.eye(3), teacher_readout=jnp.eye(3), activation="linear", loss="cross-entropy", labels="hard",
-        ... )
+        >>> softmax = dimfree.MultiOutput(jnp.eye(3), jnp.eye(3), "linear", loss="cross-entropy", labels="hard")
         >>> start = dimfree.random_state(softmax, d=1000, key=jax.random.key(0))
         >>> learned = dimfree.solve(dimfree.ode(softmax, dimfree.OnlineSGD(1.0)), start, alpha=5.0)
         >>> bool(learned.risk[-1] < learned.risk[0])
@@ -87,7 +84,7 @@ class MultiOutput(Taught):
     activation: Activation
     other_activation: Activation | None
     output_loss: Function
-    labels: Labels = eqx.field(static=True)
+    labels: str = eqx.field(static=True)
     normalisation: Normalisation = eqx.field(static=True)
     loss_is_smooth: bool = eqx.field(static=True)
     readout: Float[Array, " n"]
@@ -99,7 +96,7 @@ class MultiOutput(Taught):
         teacher_readout: ArrayLike | Array,
         activation: str | Callable | Activation = "erf",
         loss: str | Callable = "square",
-        labels: Labels | None = None,
+        labels: str | None = None,
         normalisation: Normalisation = "sum",
         teacher_activation: str | Callable | Activation | None = None,
     ):
@@ -123,11 +120,11 @@ class MultiOutput(Taught):
         self.output_loss = as_function(function, example, example)
         self.loss_is_smooth = not callable(loss) or self._is_smooth(self.output_loss)
         self.features = None
-        if self.smooth and not self.is_squared:
+        functions = (self.output_loss, self.activation.function, self.teacher_activation.function)
+        if self.smooth and not self.is_squared and any(function.numbers for function in functions):
             with jax.ensure_compile_time_eval():
-                # Of order one, as it stays, and with outputs that differ: the softmax of equal ones is constant.
-                signs = jnp.where(jnp.arange(self.outputs)[:, None] % 2 == jnp.arange(self.width) % 2, 1.0, -1.0)
-            self.features = features_of(self, 2.0 * signs.reshape(-1))
+                readout = jnp.asarray(_stand_in(self.outputs, self.width).reshape(-1))
+            self.features = features_of(self, readout)
 
     def __repr__(self) -> str:
         names = {as_function(function).recipe: name for name, (function, _) in _LOSSES.items()}
@@ -220,19 +217,52 @@ class MultiOutput(Taught):
 
     @property
     def degree(self) -> int | None:
+        if self.features is not None:
+            return self.features.degree
         if not self.is_squared:
-            return super().degree
+            return _degree(eqx.filter(self, eqx.is_array, inverse=True), self.outputs)
         degree = highest_degree([self.activation.degree, self.teacher_activation.degree])
         return None if degree is None else highest_degree([2 * degree])
 
     def resolution(self, tolerance: float, power: int) -> Resolution:
+        if self.features is not None:
+            return self.features.resolution(tolerance, power)
         if not self.is_squared:
-            return super().resolution(tolerance, power)
+            return _resolution(eqx.filter(self, eqx.is_array, inverse=True), self.outputs, tolerance, power)
         return finest(*(each.resolution(tolerance, power) for each in (self.activation, self.teacher_activation)))
 
     def _is_smooth(self, loss: Function) -> bool:
         words = f"an output and a label, both of shape ({self.outputs},)"
         return probe(_OfBoth(loss), 2 * self.outputs, name="loss", arguments=words)
+
+
+def _stand_in(outputs: int, width: int) -> Float[np.ndarray, "outputs width"]:
+    """A readout of order one, as it stays, whose outputs differ: the softmax of equal outputs is constant."""
+    return 2.0 - 4.0 * (np.add.outer(np.arange(outputs), np.arange(width)) % 2)
+
+
+def _loss_of_all(static: MultiOutput, outputs: int) -> tuple[LossOfFields, int]:
+    """The loss of all fields and how many there are, of a problem without its arrays."""
+    readouts = _stand_in(outputs, static.width).reshape(-1), _stand_in(outputs, static.teacher_width)
+    with jax.ensure_compile_time_eval():
+        problem = eqx.tree_at(
+            lambda each: (each.readout, each.teacher_readout),
+            static,
+            tuple(map(jnp.asarray, readouts)),
+            is_leaf=lambda leaf: leaf is None,
+        )
+    loss = LossOfFields(problem)
+    return loss, loss.dimension
+
+
+@functools.lru_cache(maxsize=256)
+def _resolution(static: MultiOutput, outputs: int, tolerance: float, power: int) -> Resolution:
+    return loss_resolution(*_loss_of_all(static, outputs), tolerance, power)
+
+
+@functools.lru_cache(maxsize=256)
+def _degree(static: MultiOutput, outputs: int) -> int | None:
+    return polynomial_degree(*_loss_of_all(static, outputs))
 
 
 class _OfBoth(eqx.Module):
@@ -255,7 +285,7 @@ def _as_matrix(matrix: Any, name: str) -> Float[Array, "outputs n"]:
     return array
 
 
-def _as_loss(loss: Any, labels: Any) -> tuple[Callable, Labels]:
+def _as_loss(loss: Any, labels: Any) -> tuple[Callable, str]:
     if not callable(loss) and not (isinstance(loss, str) and loss in _LOSSES):
         raise InvalidInput(
             f"loss = {shown(loss)} was given; choose one of {', '.join(map(repr, _LOSSES))}, or give a JAX function of "
