@@ -224,7 +224,7 @@ def _of_own_vectors(state: State, axes: tuple[str, ...]) -> dict[str, tuple[tupl
 def _risk(problem: Problem, state: State | WideState, alpha: Float[Array, "*batch times"], added: int):
     """The risk of every State, where a vmap around the whole computation has added axes to problem and State."""
     if added:
-        return map_in_batches(lambda of: _risk(*of, added - 1), (problem, state, alpha))
+        return map_in_batches(lambda of: _risk(of[0], of[1], of[2], added - 1), (problem, state, alpha))
     if not problem.changes:
         return problem.risk(state)
     times = state.M.ndim - 3  # the axis of times

@@ -132,7 +132,7 @@ class UnorderedHermite(eqx.Module):
         fields = nodes.shape[1] // self.inputs
         turns = [scipy.stats.special_ortho_group(max(2, fields), seed=seed).rvs() for seed in range(SCRAMBLINGS + 1)]
         turn = jnp.asarray(np.stack(turns))[replica]
-        return (nodes.reshape(-1, self.inputs, fields) @ turn).reshape(nodes.shape)
+        return (jnp.asarray(nodes).reshape(-1, self.inputs, fields) @ turn).reshape(nodes.shape)
 
     def words(self, fields: int) -> str:
         """What is done, for so many fields."""

@@ -13,7 +13,6 @@ from ..gaussian.rules import TOLERANCE, Accuracy, AnyRule, Averaging, Rule, aver
 from ..integration import Found, Frozen, Settings, solve_sliding
 from ..problems import FieldProblem, Moments, Problem
 from ..problems.base import check_problem
-from ..problems.inputs import Clusters
 from ..state import STUDENTS, TEACHERS, Coordinates, Entries, State
 from ..trajectory import Trajectory
 from .limit import Averages, Limit
@@ -337,7 +336,7 @@ def check_mean_limit(limit: object) -> None:
 def _mean_limit(problem, algorithm, by: Averaging, *, second_order: bool) -> MeanLimit:
     check_problem(problem, "spectrum", "tokens", "change")
     check_online(algorithm)
-    if algorithm.joins_batch and algorithm.batch_size > 1 and isinstance(problem.inputs, Clusters):
+    if algorithm.joins_batch and algorithm.batch_size > 1 and problem.inputs.components > 1:
         raise InvalidInput(
             f"{algorithm!r} changes the gradient by all samples of a batch together; for inputs in clusters "
             "its limit is known for batch_size=1 only. dimfree.simulate takes any batch."

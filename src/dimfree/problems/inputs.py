@@ -388,26 +388,22 @@ def block_of_coordinate(inputs: Inputs, d: int) -> Int[Array, " d"]:
     return jnp.searchsorted(jnp.cumsum(inputs.sizes(d)), jnp.arange(d), side="right")
 
 
-class Clusters(Inputs):
-    r"""The law of inputs that come from Gaussian clusters with means in the span of the teachers.
+class Components(Inputs):
+    r"""The law of inputs from several components, which differ in their size and in what the loss sees of them.
 
-    $$ x = \sum_r \text{means}_{cr} \frac{w^*_r}{\sqrt d} + \sqrt{\text{variances}_c} \, g,
-       \qquad g \sim N(0, \Sigma), $$
+    $$ x = \sqrt{\text{variances}_c} \, g, \qquad g \sim N(0, \Sigma), $$
 
-    with probability $\text{probabilities}_c$. Given the cluster, the fields have mean
-    $(M, P)^\top \text{means}_c$ and covariance $\text{variances}_c$ times that of one cluster of variance one.
+    with probability $\text{probabilities}_c$.
 
     **Attributes:**
 
-    - `probabilities`, `variances`: shape `(c,)`; `variances` is None where the clusters are points, which is known
-      before any number is (averages over them are then sums, and may be differentiated as such).
-    - `means`: shape `(c, k)`; None where all are zero.
-    - `labels`: what the loss sees of the cluster, shape `(c, ...)`.
-    - `spectrum`: of $\Sigma$, which all clusters share; None where it is the identity.
+    - `probabilities`, `variances`: shape `(c,)`; `variances` is None where there is no spread at all, which is known
+      before any number is (averages are then sums, and may be differentiated as such).
+    - `labels`: what the loss sees of the component, shape `(c, ...)`.
+    - `spectrum`: of $\Sigma$, which all components share; None where it is the identity.
     """
 
     probabilities: Float[Array, " c"]
-    means: Float[Array, "c k"] | None
     variances: Float[Array, " c"] | None
     labels: Float[Array, "c *label"]
     spectrum: Spectrum | None
@@ -415,12 +411,11 @@ class Clusters(Inputs):
     def __init__(
         self,
         probabilities: Float[Array, " c"],
-        means: Float[Array, "c k"] | None,
         variances: Float[Array, " c"] | None,
         labels: Float[Array, "c *label"],
         spectrum: Spectrum | None = None,
     ):
-        self.probabilities, self.means, self.variances, self.labels = probabilities, means, variances, labels
+        self.probabilities, self.variances, self.labels = probabilities, variances, labels
         self.spectrum = spectrum
 
     @property
@@ -441,22 +436,10 @@ class Clusters(Inputs):
         return self.shape.isotropic
 
     def fields(self, state: State) -> State:
-        """As of g, with the overlaps with the directions of the means, which no eigenvalue changes, beside."""
-        if self.spectrum is None or self.means is None:
-            return self.shape.fields(state)
-        beside = {(family, MEANS): state.overlap(family, TEACHERS)[..., None, :, :] for family in (STUDENTS, TEACHERS)}
-        fields = self.spectrum.fields(state)
-        return State.of(fields.overlaps | beside | {(MEANS, MEANS): beside[TEACHERS, MEANS]}, state.readout)
+        return self.shape.fields(state)
 
     def in_blocks(self, moments: Moments, sensitivity: Callable[[], Float[Array, "p r"]], state: State) -> Moments:
-        if self.spectrum is None or self.means is None:
-            return self.shape.in_blocks(moments, sensitivity, state)
-        found = self.spectrum.in_blocks(moments, sensitivity, state)
-        along = {
-            family: found.along(family) + moments.own[MEANS] @ state.blocks_of(TEACHERS, family)
-            for family in state.families
-        }
-        return dataclasses.replace(found, student=along.pop(STUDENTS), teacher=along.pop(TEACHERS), own=along)
+        return self.shape.in_blocks(moments, sensitivity, state)
 
     @property
     def components(self) -> int:
@@ -474,41 +457,93 @@ class Clusters(Inputs):
         """The variances, zero for points."""
         return jnp.zeros(self.components) if self.variances is None else self.variances
 
-    def field_means(self, state: State) -> Float[Array, "c r"] | None:
-        """The mean of the fields in each cluster, students first; None where all are zero."""
-        if self.means is None:
-            return None
-        directions = MEANS if MEANS in state.families else TEACHERS
-        return self.means @ state.with_seen(directions).T
-
     def component(self, normals):
         # Comparisons with the few boundaries, because searching a sorted array does not vectorise.
         boundaries = jax.scipy.stats.norm.ppf(jnp.cumsum(self.probabilities)[:-1])
         return jnp.sum(normals[..., None] > boundaries, axis=-1)
 
     def average(self, in_component, state: State):
-        return self._over_clusters(self.probabilities, in_component, state)
+        return self._over(self.probabilities, None, in_component)
 
-    def with_means(self, in_component: Callable[..., Float[Array, " p"]], state: State) -> Float[Array, "p k"]:
-        """The mean over clusters of the outer product of `in_component(...)` with the means."""
-        assert self.means is not None
-        return self._over_clusters(self.probabilities[:, None] * self.means, in_component, state).T
-
-    def _over_clusters(self, weights: Float[Array, "c *_"], in_component, state: State):
-        values = jax.vmap(in_component)(self.field_means(state), self.spread, self.labels)
+    def _over(self, weights: Float[Array, "c *_"], means: Float[Array, "c r"] | None, in_component):
+        """The sum over components, with these weights, of what is averaged in one."""
+        values = jax.vmap(in_component)(means, self.spread, self.labels)
         return jax.tree.map(lambda value: jnp.tensordot(weights, value, axes=(0, 0)), values)
 
     def seen(self, normals, component, teachers):
-        return self._inputs(self.shape.seen(normals, component, teachers), component, teachers)
+        return self._scaled(self.shape.seen(normals, component, teachers), component)
 
     def unseen(self, triangle, component):
-        return jnp.sqrt(self.spread)[component][:, None] * self.shape.unseen(triangle, component)
+        return self._scaled(self.shape.unseen(triangle, component), component)
 
     def vectors(self, normals, component, teachers):
-        drawn = self.shape.vectors(normals, component, teachers)
-        return self._inputs(drawn, component, teachers / normals.shape[-1] ** 0.5)
+        return self._scaled(self.shape.vectors(normals, component, teachers), component)
 
-    def _inputs(self, drawn, component, teachers):
-        """Inputs of g as drawn, and of the teachers in the same coordinates, over d^1/2."""
-        drawn = jnp.sqrt(self.spread)[component][:, None] * drawn
-        return drawn if self.means is None else drawn + self.means[component] @ teachers
+    def _scaled(self, drawn, component):
+        return jnp.sqrt(self.spread)[component][:, None] * drawn
+
+
+class Clusters(Components):
+    r"""The law of inputs that come from Gaussian clusters with means in the span of the teachers.
+
+    $$ x = \sum_r \text{means}_{cr} \frac{w^*_r}{\sqrt d} + \sqrt{\text{variances}_c} \, g,
+       \qquad g \sim N(0, \Sigma). $$
+
+    Given the cluster, the fields have mean $(M, P)^\top \text{means}_c$ and covariance $\text{variances}_c$ times that
+    of one cluster of variance one.
+
+    **Attributes:**
+
+    - `means`: shape `(c, k)`; the others as of `Components`.
+    """
+
+    means: Float[Array, "c k"]
+
+    def __init__(
+        self,
+        probabilities: Float[Array, " c"],
+        means: Float[Array, "c k"],
+        variances: Float[Array, " c"] | None,
+        labels: Float[Array, "c *label"],
+        spectrum: Spectrum | None = None,
+    ):
+        super().__init__(probabilities, variances, labels, spectrum)
+        self.means = means
+
+    def fields(self, state: State) -> State:
+        """As of g, with the overlaps with the directions of the means, which no eigenvalue changes, beside."""
+        if self.spectrum is None:
+            return state
+        beside = {(family, MEANS): state.overlap(family, TEACHERS)[..., None, :, :] for family in (STUDENTS, TEACHERS)}
+        fields = self.spectrum.fields(state)
+        return State.of(fields.overlaps | beside | {(MEANS, MEANS): beside[TEACHERS, MEANS]}, state.readout)
+
+    def in_blocks(self, moments: Moments, sensitivity: Callable[[], Float[Array, "p r"]], state: State) -> Moments:
+        found = super().in_blocks(moments, sensitivity, state)
+        if self.spectrum is None:
+            return found
+        along = {
+            family: found.along(family) + moments.own[MEANS] @ state.blocks_of(TEACHERS, family)
+            for family in state.families
+        }
+        return dataclasses.replace(found, student=along.pop(STUDENTS), teacher=along.pop(TEACHERS), own=along)
+
+    def field_means(self, state: State) -> Float[Array, "c r"]:
+        """The mean of the fields in each cluster, students first."""
+        directions = MEANS if MEANS in state.families else TEACHERS
+        return self.means @ state.with_seen(directions).T
+
+    def average(self, in_component, state: State):
+        return self._over(self.probabilities, self.field_means(state), in_component)
+
+    def with_means(self, in_component: Callable[..., Float[Array, " p"]], state: State) -> Float[Array, "p k"]:
+        """The mean over clusters of the outer product of `in_component(...)` with the means."""
+        weights = self.probabilities[:, None] * self.means
+        return self._over(weights, self.field_means(state), in_component).T
+
+    def seen(self, normals, component, teachers):
+        return super().seen(normals, component, teachers) + self.means[component] @ teachers
+
+    def vectors(self, normals, component, teachers):
+        drawn = super().vectors(normals, component, teachers)
+        return drawn + self.means[component] @ (teachers / normals.shape[-1] ** 0.5)

@@ -19,7 +19,7 @@ from ..printing import as_call
 from ..state import STUDENTS, TEACHERS, State
 from .base import Moments
 from .field_problem import FieldProblem
-from .inputs import Clusters, StandardInputs
+from .inputs import Components, StandardInputs
 from .two_layer import TwoLayer
 
 
@@ -224,10 +224,10 @@ class Tasks(FieldProblem):
         return jnp.asarray(view(self.alpha), float) if isinstance(view, Function) else view
 
     @property
-    def inputs(self) -> Clusters:
+    def inputs(self) -> Components:
         number = len(self.tasks)
         variances = jnp.ones(number) if self.variances is None else self.variances
-        return Clusters(self.probabilities, None, variances, jnp.eye(number), self.spectrum)
+        return Components(self.probabilities, variances, jnp.eye(number), self.spectrum)
 
     # Of all tasks.
 
@@ -280,6 +280,7 @@ class Tasks(FieldProblem):
             task.loss(student, teacher @ self.view(number).T, noise, self.head(number, readout))
             for number, task in enumerate(self.tasks)
         ]
+        assert label is not None
         return label @ jnp.stack(losses)
 
     # Averages, task by task.

@@ -71,7 +71,9 @@ def random_state(
     - `readout_scale`: standard deviation of a random Gaussian readout; the problem's own readout if left out.
     - `wide`: whether to give a [`WideState`], which does not hold the p^2 overlaps among students; for [`mean_field`].
     """
-    check_problem(problem, *([] if wide else ["spectrum", "tokens", "change"]))
+    if wide:
+        check_problem(problem)
+    check_problem(problem, "spectrum", "tokens", "change")
     check_key(key)
     d = positive_integer(d, "d")
     nonnegative_number(norm, "norm")
