@@ -123,7 +123,7 @@ def test_a_step_on_vectors_is_that_of_a_loop_in_numpy(options):
             error = scipy.special.softmax(output) - scipy.special.softmax(target)
         readout_gradient += np.outer(error, g(fields)) / 2 / batch
         gradient += np.outer(error @ readout / 2 * slope(fields), x) / d**0.5 / batch
-    draws = Draws(normals=jnp.asarray(inputs), noise=jnp.zeros(batch), component=jnp.zeros(batch, int))
+    draws = Draws(normals=jnp.asarray(inputs), noise=jnp.zeros(batch), choice=jnp.zeros(batch))
     ours = problem.vector_gradient(jnp.asarray(weights), jnp.asarray(teacher), jnp.asarray(readout).reshape(-1), draws)
     np.testing.assert_allclose(ours[0], gradient, atol=1e-12)
     np.testing.assert_allclose(ours[1].reshape(3, 2), readout_gradient, atol=1e-12)
