@@ -68,12 +68,15 @@ from .papers.claims import Claim as Claim
 from .papers.figures import Reproduction as Reproduction
 from .papers.figures import claims as claims
 from .papers.figures import reproduce as reproduce
+from .problems import Attention as Attention
+from .problems import ContrastivePair as ContrastivePair
 from .problems import LocalFields as LocalFields
 from .problems import Mixture as Mixture
 from .problems import MultiIndex as MultiIndex
 from .problems import MultiOutput as MultiOutput
 from .problems import PhaseRetrieval as PhaseRetrieval
 from .problems import Problem as Problem
+from .problems import SequenceIndex as SequenceIndex
 from .problems import SingleIndex as SingleIndex
 from .problems import Spectrum as Spectrum
 from .problems import SpikedTensor as SpikedTensor

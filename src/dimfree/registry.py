@@ -60,6 +60,9 @@ PUBLIC: dict[str, Entry] = {
     "MultiOutput": _problem("MultiOutput", any_inputs=True),
     "Mixture": _problem("Mixture", "Mixture.binary", "Mixture.xor", any_inputs=True),
     "Tasks": _problem("Tasks.switching", "Tasks.drifting", "Tasks.curriculum", any_inputs=True),
+    "SequenceIndex": _problem("SequenceIndex", any_inputs=True),
+    "Attention": _problem("Attention", any_inputs=True),
+    "ContrastivePair": _problem("ContrastivePair", any_inputs=True),
     "SpikedTensor": _problem("SpikedTensor"),
     "Spectrum": Entry("problems", "spectrum", ("Spectrum", "Spectrum.power_law", "Spectrum.marchenko_pastur")),
     "Problem": Entry("problems"),
@@ -168,7 +171,14 @@ BESIDE = {entry.beside[0]: (name, entry.beside[1]) for name, entry in PUBLIC.ite
 
 # Arguments that are lists of numbers, and those that may be one.
 _LISTS = {"means", "labels", "probabilities", "readout", "teacher_readout", "eigenvalues", "fractions"}
-_MAY_BE_LISTS = {("Mixture", "snr"), ("Momentum", "momentum_rate"), ("Momentum", "forgetting")}
+_MAY_BE_LISTS = {
+    ("TwoLayer", "tokens"),
+    ("Mixture", "snr"),
+    ("SequenceIndex", "tokens"),
+    ("Attention", "tokens"),
+    ("Momentum", "momentum_rate"),
+    ("Momentum", "forgetting"),
+}
 
 
 def dashed(name: str) -> str:

@@ -60,7 +60,11 @@ def _problem(
     ] = None,
     link: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Labels are this function of one field, such as relu (single-index)."),
+        typer.Option(
+            metavar="NAME",
+            help="Labels are this function of one field, such as relu (single-index), or of the fields of a sample: "
+            "softmax, logsumexp, square (sequence-index).",
+        ),
     ] = None,
     noise: Annotated[float | None, typer.Option(help="Variance of the label noise [default: 0].")] = None,
     readout: Annotated[
@@ -70,6 +74,20 @@ def _problem(
         str | None, typer.Option(metavar="mean|sqrt|sum", help="Factor of the sum over neurons: 1/p, p^-1/2, 1.")
     ] = None,
     snr: Annotated[float | None, typer.Option(help="Signal-to-noise ratio (mixtures, spiked-tensor).")] = None,
+    tokens: Annotated[
+        int | None, typer.Option(help="Inputs of a sample, L (two-layer, sequence-index, attention) [default: one].")
+    ] = None,
+    rank: Annotated[int | None, typer.Option(help="Of queries and keys (attention) [default: 1].")] = None,
+    teacher_rank: Annotated[
+        int | None, typer.Option(help="That of the teacher (attention) [default: the student's].")
+    ] = None,
+    tied: Annotated[
+        bool | None,
+        typer.Option("--tied/--untied", help="Whether queries are the keys (attention) [default: tied]."),
+    ] = None,
+    correlation: Annotated[
+        float | None, typer.Option(help="Of the two inputs of a sample (contrastive-pair) [default: 0].")
+    ] = None,
     order: Annotated[int | None, typer.Option(help="Of the tensor, at least 2 (spiked-tensor).")] = None,
     spectrum: Annotated[
         str | None,

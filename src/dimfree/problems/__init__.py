@@ -9,9 +9,12 @@ from .named import PhaseRetrieval, SingleIndex
 from .outputs import MultiOutput
 from .spiked_tensor import SpikedTensor
 from .tasks import Tasks
+from .tokens import Attention, ContrastivePair, SequenceIndex
 from .two_layer import MultiIndex, TwoLayer
 
 __all__ = [
+    "Attention",
+    "ContrastivePair",
     "Draws",
     "FieldProblem",
     "LocalFields",
@@ -21,6 +24,7 @@ __all__ = [
     "MultiOutput",
     "PhaseRetrieval",
     "Problem",
+    "SequenceIndex",
     "SingleIndex",
     "Spectrum",
     "SpikedTensor",

@@ -86,7 +86,7 @@ class Network(FieldProblem):
         self.readout = as_readout(readout, self.width, "readout")
 
     @abc.abstractmethod
-    def target(self, teacher: Float[Array, " k"]) -> Float[Array, ""]:
+    def target(self, teacher: Float[Array, "*tokens k"]) -> Float[Array, ""]:
         """The label without its noise."""
 
     @abc.abstractmethod
@@ -359,7 +359,7 @@ class TwoLayer(Network, Taught):
         own, others = exact_nodes(self.activation), exact_nodes(self.teacher_activation)
         return None if own is None or others is None else max(own, others)
 
-    def target(self, teacher: Float[Array, " k"]) -> Float[Array, ""]:
+    def target(self, teacher: Float[Array, "*tokens k"]) -> Float[Array, ""]:
         outputs = jnp.sum(self.teacher_readout * self.teacher_activation.function(teacher)) / self.inputs_per_sample
         return scale_of(self.normalisation, self.teacher_width) * outputs
 
@@ -472,7 +472,7 @@ class MultiIndex(Network):
     def exact_nodes(self) -> None:
         return None  # a link is not known to be a polynomial
 
-    def target(self, teacher: Float[Array, " k"]) -> Float[Array, ""]:
+    def target(self, teacher: Float[Array, "*tokens k"]) -> Float[Array, ""]:
         return self.link(teacher)
 
     @property
