@@ -97,6 +97,7 @@ THREE = cases.three_classes(2, probabilities=[0.5, 0.3, 0.2], **cases.UNEQUAL)
 READOUTS = [[1.0, 0.2], [-0.5, 0.6], [0.3, -0.8]], [[0.7], [-0.4], [0.5]]
 OUTPUTS = dimfree.MultiOutput(*READOUTS, "erf")
 CLASSES = dimfree.MultiOutput(*READOUTS, "tanh", "cross-entropy", "hard")
+CORRELATED = [[1.0, 0.6, -0.2], [0.6, 1.0, 0.3], [-0.2, 0.3, 1.0]]
 
 TABLE = [
     LawCase("free", 20, network(2, 1, "square"), rate=0.35, alpha=3.0),
@@ -148,6 +149,15 @@ TABLE = [
         "classes, spectrum, batch", 30, CLASSES.with_inputs(STEEP), trained=True, batch_size=3, rate=2.0, runs=2000
     ),
     LawCase("spiked matrix, batch", 30, dimfree.SpikedTensor(2, 2.0), batch_size=4, rate=0.5, alpha=2.0),
+    LawCase("sequences", 20, dimfree.SequenceIndex("softmax", CORRELATED, noise=0.2), batch_size=2, rate=1.5),
+    LawCase("sequences, moved", 60, dimfree.SequenceIndex("softmax", 3), rate=1.5, runs=2000, memory=moved),
+    LawCase("attention", 20, dimfree.Attention(4, rank=2), rate=6.0, runs=2000),
+    LawCase(
+        "untied attention, sphere", 300, dimfree.Attention(CORRELATED, tied=False), sphere=True, rate=4.0, runs=1500
+    ),
+    LawCase("pairs with a spectrum", 40, dimfree.ContrastivePair(0.5, 2).with_inputs(STEEP), rate=1.0, runs=2000),
+    LawCase("patches", 20, dimfree.TwoLayer(2, 1, "erf", noise=0.2, tokens=CORRELATED), trained=True, rate=6.0),
+    LawCase("more tokens than dimensions", 6, dimfree.Attention(5, rank=1), batch_size=2, rate=6.0, alpha=6.0),
     LawCase("spiked tensor of order 4, sphere", 30, dimfree.SpikedTensor(4, 1.0), sphere=True, rate=0.05, alpha=1.0),
 ]
 QUICK = 7  # the first rows run always, the others in the slow suite

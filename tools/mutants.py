@@ -96,8 +96,8 @@ MUTANTS = (
     Mutant(
         "the unseen part of an input has d degrees of freedom",
         "simulation/exact.py",
-        "left = jnp.maximum(problem.inputs.sizes(d)[:, None] - fields - jnp.arange(batch_size), 0.0)",
-        "left = jnp.maximum(problem.inputs.sizes(d)[:, None] - jnp.arange(batch_size), 0.0)",
+        "left = jnp.maximum(problem.inputs.sizes(d)[:, None] - fields - jnp.arange(inputs), 0.0)",
+        "left = jnp.maximum(problem.inputs.sizes(d)[:, None] - jnp.arange(inputs), 0.0)",
         LAW,
     ),
     Mutant(

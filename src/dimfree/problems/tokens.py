@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from numpy.typing import ArrayLike
 
 from ..errors import (
     InvalidInput,
@@ -77,8 +76,8 @@ class SequenceIndex(FieldProblem):
 
     def __init__(
         self,
-        link: str | Callable,
-        tokens: int | ArrayLike | Array,
+        link: Any,
+        tokens: Any,
         width: int = 1,
         teacher_width: int = 1,
         noise: float | Array = 0.0,
@@ -185,10 +184,10 @@ class Attention(FieldProblem):
 
     def __init__(
         self,
-        tokens: int | ArrayLike | Array,
+        tokens: Any,
         rank: int = 1,
         teacher_rank: int | None = None,
-        tied: bool = True,
+        tied: Any = True,
     ):
         self.tokens, self.correlations = _several(tokens)
         self.rank = positive_integer(rank, "rank")
@@ -272,7 +271,7 @@ class ContrastivePair(FieldProblem):
 
     def __init__(
         self,
-        correlation: float | Array = 0.0,
+        correlation: Any = 0.0,
         width: int = 1,
         teacher_width: int = 1,
         loss: str | Callable = "cross-entropy",
