@@ -153,7 +153,7 @@ TABLE = [
     LawCase("sequences, moved", 60, dimfree.SequenceIndex("softmax", 3), rate=1.5, runs=2000, memory=moved),
     LawCase("attention", 20, dimfree.Attention(4, rank=2), rate=6.0, runs=2000),
     LawCase(
-        "untied attention, sphere", 300, dimfree.Attention(CORRELATED, tied=False), sphere=True, rate=4.0, runs=1500
+        "untied attention", 300, dimfree.Attention(CORRELATED, tied=False), sphere=True, rate=4.0, runs=1500
     ),
     LawCase("pairs with a spectrum", 40, dimfree.ContrastivePair(0.5, 2).with_inputs(STEEP), rate=1.0, runs=2000),
     LawCase("patches", 20, dimfree.TwoLayer(2, 1, "erf", noise=0.2, tokens=CORRELATED), trained=True, rate=6.0),

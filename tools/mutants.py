@@ -41,6 +41,7 @@ SLOPES = "tests/test_slopes.py"
 SPECTRUM = "tests/test_spectrum.py"
 COORDINATES = "tests/test_coordinate_wise.py"
 OUTPUTS = "tests/test_outputs.py"
+TOKENS = "tests/test_tokens.py"
 MUTANTS = (
     # A step on overlaps.
     Mutant(
@@ -542,15 +543,15 @@ MUTANTS = (
     Mutant(
         "a gradient is clipped by its slopes, whatever the length of the input",
         "algorithms/slopes.py",
-        "return jnp.sum((slopes @ slopes.T) * gram) / slopes.shape[0] ** 2",
-        "return jnp.sum((slopes @ slopes.T) * jnp.eye(slopes.shape[0])) / slopes.shape[0] ** 2",
+        "return jnp.sum((slopes @ slopes.T) * gram) / self.batch_size**2",
+        "return jnp.sum((slopes @ slopes.T) * jnp.eye(slopes.shape[0])) / self.batch_size**2",
         f"{SLOPES}::test_steps_are_those_of_a_loop_in_numpy",
     ),
     Mutant(
         "a batch is clipped in the limit as if inputs were isotropic",
         "problems/field_problem.py",
-        "gram = problem.inputs.trace * jnp.eye(len(samples))",
-        "gram = jnp.eye(len(samples))",
+        "gram = problem.inputs.trace * products",
+        "gram = products",
         f"{SLOPES} -k together",
     ),
     Mutant(
@@ -639,6 +640,28 @@ MUTANTS = (
         "square = square + jnp.sum((pairs + jnp.swapaxes(pairs, 1, 2)) * mixed, axis=0)",
         "square = square + jnp.sum(2 * pairs * mixed, axis=0)",
         f"{OUTPUTS} -k turning",
+    ),
+    # Samples of several inputs.
+    Mutant(
+        "gradients of different inputs of a sample are orthogonal",
+        "problems/field_problem.py",
+        "slopes.T @ teacher, slopes.T @ self.over_batch(1) @ slopes",
+        "slopes.T @ teacher, slopes.T @ slopes",
+        f"{TOKENS}::test_the_gradient_of_correlated_inputs_is_as_long_as_on_vectors",
+    ),
+    Mutant(
+        "Stein's lemma as if the inputs of a sample were independent",
+        "problems/field_problem.py",
+        'curvature = jnp.einsum("lm,limj->ij", problem.over_batch(1), curvature)',
+        'curvature = jnp.einsum("lilj->ij", curvature)',
+        f"{TOKENS}::test_teacher_moments_by_parts_are_plain_averages",
+    ),
+    Mutant(
+        "only the first input of a sample counts",
+        "problems/field_problem.py",
+        "products = slopes.T @ student, slopes.T @ teacher, slopes.T @ self",
+        "products = slopes[:1].T @ student[:1], slopes[:1].T @ teacher[:1], slopes.T @ self",
+        f"{TOKENS}::test_the_gradient_of_correlated_inputs_is_as_long_as_on_vectors",
     ),
 )
 
