@@ -98,6 +98,9 @@ READOUTS = [[1.0, 0.2], [-0.5, 0.6], [0.3, -0.8]], [[0.7], [-0.4], [0.5]]
 OUTPUTS = dimfree.MultiOutput(*READOUTS, "erf")
 CLASSES = dimfree.MultiOutput(*READOUTS, "tanh", "cross-entropy", "hard")
 CORRELATED = [[1.0, 0.6, -0.2], [0.6, 1.0, 0.3], [-0.2, 0.3, 1.0]]
+SWITCHED = dimfree.Tasks.switching(2, 0.6, 1.0, noise=0.2, heads=True)
+TURNING = dimfree.Tasks.drifting(2, 1.5, noise=0.2)
+HARDER = dimfree.Tasks.curriculum(2, 1.0, noise=[0.1, 0.5], variances=[0.5, 2.0])
 
 TABLE = [
     LawCase("free", 20, network(2, 1, "square"), rate=0.35, alpha=3.0),
@@ -148,13 +151,14 @@ TABLE = [
     LawCase(
         "classes, spectrum, batch", 30, CLASSES.with_inputs(STEEP), trained=True, batch_size=3, rate=2.0, runs=2000
     ),
+    LawCase("tasks in turn, heads", 20, SWITCHED, trained=True, rate=2.0, runs=2000),
+    LawCase("tasks that drift", 20, TURNING, rate=2.0, runs=2000),
+    LawCase("tasks that grow harder, batch", 20, HARDER, batch_size=2, rate=1.5, runs=2000),
     LawCase("spiked matrix, batch", 30, dimfree.SpikedTensor(2, 2.0), batch_size=4, rate=0.5, alpha=2.0),
     LawCase("sequences", 20, dimfree.SequenceIndex("softmax", CORRELATED, noise=0.2), batch_size=2, rate=1.5),
     LawCase("sequences, moved", 60, dimfree.SequenceIndex("softmax", 3), rate=1.5, runs=2000, memory=moved),
     LawCase("attention", 20, dimfree.Attention(4, rank=2), rate=6.0, runs=2000),
-    LawCase(
-        "untied attention", 300, dimfree.Attention(CORRELATED, tied=False), sphere=True, rate=4.0, runs=1500
-    ),
+    LawCase("untied attention", 300, dimfree.Attention(CORRELATED, tied=False), sphere=True, rate=4.0, runs=1500),
     LawCase("pairs with a spectrum", 40, dimfree.ContrastivePair(0.5, 2).with_inputs(STEEP), rate=1.0, runs=2000),
     LawCase("patches", 20, dimfree.TwoLayer(2, 1, "erf", noise=0.2, tokens=CORRELATED), trained=True, rate=6.0),
     LawCase("more tokens than dimensions", 6, dimfree.Attention(5, rank=1), batch_size=2, rate=6.0, alpha=6.0),

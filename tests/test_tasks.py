@@ -9,6 +9,9 @@ import scipy.special
 import dimfree
 from dimfree.gaussian.rules import Averaging
 from dimfree.problems import Draws, FieldProblem
+from dimfree.studies.cells import Layout
+from dimfree.studies.computations import compute
+from dimfree.studies.description import checked
 
 START = dimfree.State(Q=[[0.5]], M=[[0.3, -0.1]], P=[[1.0, 0.2], [0.2, 0.8]])
 
@@ -82,13 +85,78 @@ def test_a_drifting_teacher_is_a_loss_of_the_clock():
 
     sgd = dimfree.OnlineSGD(0.8)
     by_teacher, by_clock = dimfree.Tasks.drifting(1, 0.7), dimfree.LocalFields(loss, 1, 2)
-    assert by_clock.changes and by_teacher.changes
+    assert by_clock.changes
+    assert by_teacher.changes
     start = dimfree.State(Q=[[0.5]], M=[[0.3, -0.1]])
     for alpha in (0.0, 1.3):
         one, other = (dimfree.ode(problem, sgd).drift(alpha, start) for problem in (by_teacher, by_clock))
         np.testing.assert_allclose(one.Q, other.Q, rtol=2e-6)
         np.testing.assert_allclose(one.M, other.M, rtol=2e-6)
         np.testing.assert_allclose(by_teacher.at(alpha).risk(start), by_clock.at(alpha).risk(start), rtol=2e-6)
+
+
+def test_the_risk_of_every_task_shows_what_is_forgotten():
+    """From one task learned perfectly to the other: 1/3 - (2/pi) asin(c/2) and 0 change places, for erf networks."""
+    problem = dimfree.Tasks.switching(1, 0.6, 1.0)
+    learned = dimfree.State(Q=jnp.ones((2, 1, 1)), M=[[[1.0, 0.0]], [[0.6, 0.8]]])
+    lost = 1 / 3 - 2 / np.pi * np.arcsin(0.3)
+    np.testing.assert_allclose(problem.risks(learned), [[0.0, lost], [lost, 0.0]], atol=1e-12)
+    np.testing.assert_allclose(problem.risks(START), [problem.only(0).risk(START), problem.only(1).risk(START)])
+
+
+SETTINGS = {
+    "Tasks.switching": {"similarity": [0.2, 0.9], "switch": [1.0, 3.0]},
+    "Tasks.drifting": {"drift": [0.0, 0.8]},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_in_a_study_settings_are_axes_and_the_risk_is_that_of_the_end(name):
+    """Two tasks in turn end with the risk of the second; a teacher that moves, with its risk where it is then."""
+    description = checked(
+        {
+            "problem": {"name": name, "width": 1},
+            "algorithm": {"name": "OnlineSGD", "learning_rate": 0.8},
+            "axes": {f"problem.{setting}": values for setting, values in SETTINGS[name].items()},
+            "compute": {"name": "solve", "alpha": 2.0, "overlap": 0.3, "tolerance": 1e-8},
+        }
+    )
+    cells = Layout(description).task(0)
+    found, errors = compute(description, cells, size=len(cells))
+    assert not errors
+    start = dimfree.State(Q=[[1.0]], M=[[0.3, 0.0]])
+    make = dimfree.Tasks.switching if name == "Tasks.switching" else dimfree.Tasks.drifting
+    for position in range(len(cells)):
+        problem = make(1, **{axis.removeprefix("problem."): value for axis, value in cells.at(position).items()})
+        run = dimfree.solve(dimfree.ode(problem, dimfree.OnlineSGD(0.8)), start, 2.0)
+        np.testing.assert_allclose(found["risk"][position], run.risk[-1], rtol=1e-5)
+    assert len(set(np.round(found["risk"], 4))) == (3 if name == "Tasks.switching" else 2)
+
+
+def test_runs_of_a_study_are_measured_by_the_task_of_the_end():
+    """Students of rate 0 stay where they are; their risk in the second task is not that in the first."""
+    description = checked(
+        {
+            "problem": {"name": "Tasks.curriculum", "width": 1, "switch": 0.5, "noise": [0.0, 2.0]},
+            "algorithm": {"name": "OnlineSGD"},
+            "axes": {"algorithm.learning_rate": [1e-9]},
+            "compute": {"name": "simulate", "alpha": 1.0, "d": 400},
+            "runs": 2,
+        }
+    )
+    found, errors = compute(description, Layout(description).task(0), size=1)
+    assert not errors
+    np.testing.assert_allclose(found["risk"], 1 / 3 + 1.0, atol=0.1)  # without overlap, and half of the noise
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "problem", [dimfree.Tasks.switching(2, 0.6, 1.0), dimfree.Tasks.drifting(2, 0.8)], ids=["switching", "drifting"]
+)
+def test_theory_and_simulation_agree_at_the_right_rate(problem):
+    result = dimfree.check(problem, dimfree.OnlineSGD(0.8), alpha=2.0)
+    assert result.agrees, result
+    assert abs(result.slope + 0.5) < 0.2, result
 
 
 def test_gradients_go_through_similarity_and_switch():
@@ -105,7 +173,7 @@ def test_gradients_go_through_similarity_and_switch():
 
 
 @pytest.mark.parametrize(
-    "make, words",
+    ("make", "words"),
     [
         (lambda: dimfree.Tasks([]), "list of problems"),
         (lambda: dimfree.Tasks([dimfree.TwoLayer(1), dimfree.TwoLayer(2)]), "share one student"),

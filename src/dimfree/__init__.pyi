@@ -80,6 +80,7 @@ from .problems import SequenceIndex as SequenceIndex
 from .problems import SingleIndex as SingleIndex
 from .problems import Spectrum as Spectrum
 from .problems import SpikedTensor as SpikedTensor
+from .problems import Tasks as Tasks
 from .problems import TwoLayer as TwoLayer
 from .simulation import exact_mean as exact_mean
 from .simulation import random_state as random_state

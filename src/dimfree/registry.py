@@ -170,12 +170,13 @@ BESIDE = {entry.beside[0]: (name, entry.beside[1]) for name, entry in PUBLIC.ite
 
 
 # Arguments that are lists of numbers, and those that may be one.
-_LISTS = {"means", "labels", "probabilities", "readout", "teacher_readout", "eigenvalues", "fractions"}
+_LISTS = {"means", "labels", "probabilities", "readout", "teacher_readout", "eigenvalues", "fractions", "variances"}
 _MAY_BE_LISTS = {
     ("TwoLayer", "tokens"),
     ("Mixture", "snr"),
     ("SequenceIndex", "tokens"),
     ("Attention", "tokens"),
+    ("Tasks.curriculum", "noise"),
     ("Momentum", "momentum_rate"),
     ("Momentum", "forgetting"),
 }

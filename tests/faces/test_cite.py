@@ -25,6 +25,16 @@ def test_a_problem_brings_its_sources():
     assert keys(dimfree.cite(dimfree.TwoLayer(width=2, activation="erf"))) == {"dimfree", "saad1995", "loureiro2023"}
 
 
+def test_tasks_bring_the_source_of_their_kind_and_those_of_each_task():
+    found = [
+        dimfree.Tasks.switching(2, 0.6, 40.0),
+        dimfree.Tasks.drifting(2, 0.1),
+        dimfree.Tasks.curriculum(2, 40.0, teacher_width=2),
+    ]
+    own = [keys(dimfree.cite(problem)) - {"dimfree", "saad1995", "loureiro2023"} for problem in found]
+    assert own == [{"lee2021"}, {"biehl1993"}, {"saglietti2022"}]
+
+
 def test_a_limit_brings_its_own_sources_and_those_of_its_problem():
     problem = dimfree.LocalFields(
         lambda student, teacher, noise, readout: (student[0] - teacher[0]) ** 2, width=1, teacher_width=1

@@ -66,7 +66,8 @@ def test_the_version_is_that_of_the_package():
 
 def test_names_have_two_spellings():
     assert [dashed(name) for name in stated_names("problem")] == [
-        "two-layer", "phase-retrieval", "single-index", "mixture", "mixture-binary", "mixture-xor", "spiked-tensor",
+        "two-layer", "phase-retrieval", "single-index", "multi-output", "mixture", "mixture-binary", "mixture-xor",
+        "tasks-switching", "tasks-drifting", "tasks-curriculum", "spiked-tensor",
     ]  # fmt: skip
     assert [dashed(name) for name in stated_names("algorithm")][:3] == ["online-sgd", "momentum", "heavy-ball"]
     for home in ("problem", "algorithm"):
@@ -79,17 +80,23 @@ ENOUGH = {
     "single-index": {"link": "relu"},
     "mixture-binary": {"snr": 4.0},
     "mixture-xor": {"snr": 4.0, "width": 4, "readout": "1,1,-1,-1"},
+    "tasks-switching": {"similarity": 0.6, "switch": 40.0, "heads": True},
+    "tasks-drifting": {"drift": 0.1},
+    "tasks-curriculum": {"switch": 40.0, "variances": "1,4"},
     "spiked-tensor": {"order": 3, "snr": 2.0},
 }
+IN_A_FILE = ("mixture", "multi-output")
 
 
-@pytest.mark.parametrize("name", [name for name in map(dashed, stated_names("problem")) if name != "mixture"])
+@pytest.mark.parametrize("name", [name for name in map(dashed, stated_names("problem")) if name not in IN_A_FILE])
 def test_every_problem_can_be_stated_by_options(name):
     problem, sgd = stated({"problem": name, **ENOUGH.get(name, {})})
     assert isinstance(problem, dimfree.Problem)
     assert sgd.learning_rate == 0.1
     if name == "mixture-xor":
         assert problem.readout.tolist() == [1, 1, -1, -1]
+    if name == "tasks-curriculum":
+        assert problem.variances.tolist() == [1, 4]
 
 
 OPTIMISERS = {

@@ -88,6 +88,22 @@ def _problem(
     correlation: Annotated[
         float | None, typer.Option(help="Of the two inputs of a sample (contrastive-pair) [default: 0].")
     ] = None,
+    similarity: Annotated[
+        float | None, typer.Option(help="Of the teachers of two tasks: the cosine of their angle (tasks-switching).")
+    ] = None,
+    switch: Annotated[
+        float | None, typer.Option(help="Alpha at which the second task begins (tasks-switching, tasks-curriculum).")
+    ] = None,
+    drift: Annotated[
+        float | None, typer.Option(help="Angle by which teachers turn while d samples are seen (tasks-drifting).")
+    ] = None,
+    heads: Annotated[
+        bool | None, typer.Option("--heads", help="Give each task a readout of its own (tasks-switching).")
+    ] = None,
+    variances: Annotated[
+        str | None,
+        typer.Option(metavar="NUMBERS", help="Of the inputs of easy and hard samples, such as 1,4 (tasks-curriculum)."),
+    ] = None,
     order: Annotated[int | None, typer.Option(help="Of the tensor, at least 2 (spiked-tensor).")] = None,
     spectrum: Annotated[
         str | None,
@@ -224,8 +240,9 @@ def _make(home: registry.Home, settings: dict[str, Any], given: dict[str, Any]) 
     arguments |= {
         option: given[option] for option in _OPTIONS[home] if option in given and option not in ("problem", "algorithm")
     }
-    if isinstance(arguments.get("readout"), str):
-        arguments["readout"] = numbers("--readout", arguments["readout"])
+    for option in ("readout", "variances"):
+        if isinstance(arguments.get(option), str):
+            arguments[option] = numbers(f"--{option}", arguments[option])
     if "fractions" in given and home == "problem":
         arguments["spectrum"] = _with_fractions(arguments.get("spectrum"), arguments.pop("fractions"))
     known = registry.parameters(home, name)

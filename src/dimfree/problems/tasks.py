@@ -43,15 +43,16 @@ class Tasks(FieldProblem):
     - `variances`: of a coordinate of an input in each task; 1 if left out.
     - `heads`: whether each task has a readout of its own, one after the other in the State's; else they share one.
 
-    `only(t)` is the problem with task t alone: its risk along a trajectory shows what is forgotten and transferred.
+    `risks` has the risk of every task along a trajectory; `only(t)` is the problem with task t alone.
 
     ??? example
         >>> import dimfree
         >>> erf = dimfree.TwoLayer(2, 1, "erf")
         >>> problem = dimfree.Tasks([erf, erf], teachers=[[[1.0, 0.0]], [[0.6, 0.8]]], switches=[40.0])
         >>> start = dimfree.State(Q=[[0.3, 0.0], [0.0, 0.2]], M=[[0.1, 0.0], [0.0, 0.05]])
-        >>> run = dimfree.solve(dimfree.ode(problem, dimfree.OnlineSGD(0.5)), start, 80.0)
-        >>> forgotten = problem.only(0).risk(run.final) - problem.only(0).risk(run.state)[100]
+        >>> run = dimfree.solve(dimfree.ode(problem, dimfree.OnlineSGD(0.5)), start, [0.0, 40.0, 80.0])
+        >>> risks = problem.risks(run.state)
+        >>> forgotten = risks[2, 0] - risks[1, 0]
     """
 
     tasks: tuple[FieldProblem, ...]
@@ -68,7 +69,7 @@ class Tasks(FieldProblem):
         teachers: Sequence[Any] | None = None,
         switches: ArrayLike | Array | None = None,
         probabilities: ArrayLike | Array | Callable | None = None,
-        variances: ArrayLike | Array | None = None,
+        variances: Any = None,
         heads: bool = False,
     ):
         self.tasks = _as_tasks(tasks)
@@ -120,7 +121,7 @@ class Tasks(FieldProblem):
             require(abs(float(similarity)) <= 1, f"similarity = {shown(similarity)} was given; it is from -1 to 1.")
         task = TwoLayer(width, teacher_width, activation, noise, teacher_readout=teacher_readout)
         cosine, identity = jnp.asarray(similarity, float), jnp.eye(teacher_width)
-        sine = jnp.sqrt(jnp.maximum(1 - cosine**2, 0.0))
+        sine = jnp.sqrt(1 - cosine**2)  # NaN where a traced similarity is out of range
         first = jnp.concatenate([identity, jnp.zeros_like(identity)], axis=1)
         second = jnp.concatenate([cosine * identity, sine * identity], axis=1)
         return cls([task, task], [first, second], jnp.reshape(jnp.asarray(switch, float), (1,)), heads=heads)
@@ -160,15 +161,15 @@ class Tasks(FieldProblem):
         switch: float | Array,
         teacher_width: int = 1,
         activation: str | Callable | Activation = "erf",
-        noise: ArrayLike | Array = (0.0, 0.0),
-        variances: ArrayLike | Array = (1.0, 1.0),
+        noise: Any = (0.0, 0.0),
+        variances: Any = None,
     ) -> "Tasks":
         """One teacher, from easy samples first and hard ones later (or the other way round).
 
         **Arguments:**
 
         - `switch`: alpha at which the second kind of samples begins.
-        - `noise`: the label noise of either; `variances`: of a coordinate of either's inputs.
+        - `noise`: the label noise of either; `variances`: of a coordinate of either's inputs, 1 if left out.
         - the others: as for [`TwoLayer`].
 
         Saglietti, Sarao Mannelli & Saxe, NeurIPS 2022.
@@ -211,6 +212,28 @@ class Tasks(FieldProblem):
         found = eqx.tree_at(lambda problem: problem.chances, self, alone, is_leaf=lambda leaf: leaf is self.chances)
         return eqx.tree_at(lambda problem: problem.switches, found, None, is_leaf=lambda leaf: leaf is None)
 
+    def risks(self, state: State) -> Float[Array, "*batch T"]:
+        r"""The risk of every task, whichever is being learned: what is forgotten, and what is transferred.
+
+        **Arguments:**
+
+        - `state`: one State, or many, such as `trajectory.state`.
+
+        **Returns:** their risks, with an axis of tasks behind the axes of the State. Teachers that move are where they
+        are at `self.alpha`; [`at`] moves them.
+
+        ??? example
+            >>> import dimfree
+            >>> problem = dimfree.Tasks.switching(1, similarity=0.6, switch=10.0)
+            >>> limit = dimfree.ode(problem, dimfree.OnlineSGD(0.5))
+            >>> run = dimfree.solve(limit, dimfree.State(Q=[[0.3]], M=[[0.1, 0.0]]), [0.0, 10.0, 20.0])
+            >>> risks = problem.risks(run.state)
+            >>> forgotten = risks[2, 0] - risks[1, 0]
+            >>> bool(forgotten > 0)
+            True
+        """
+        return jnp.stack([self.only(task).risk(state) for task in range(len(self.tasks))], axis=-1)
+
     @property
     def probabilities(self) -> Float[Array, " T"]:
         """Those of the tasks at this moment."""
@@ -250,7 +273,12 @@ class Tasks(FieldProblem):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(source for task in self.tasks for source in task.sources))
+        own = "saglietti2022"  # the same teachers, other samples
+        if any(isinstance(view, Function) for view in self.views):
+            own = "biehl1993"
+        elif self.teacher_width > max(task.teacher_width for task in self.tasks):
+            own = "lee2021"
+        return tuple(dict.fromkeys([own, *(source for task in self.tasks for source in task.sources)]))
 
     @property
     def irreducible_risk(self) -> Float[Array, ""]:
@@ -276,6 +304,7 @@ class Tasks(FieldProblem):
         return readout[sum(sizes[:task]) : sum(sizes[: task + 1])]
 
     def loss(self, student, teacher, noise, readout, label=None):
+        assert label is not None
         losses = [
             task.loss(student, teacher @ self.view(number).T, noise, self.head(number, readout))
             for number, task in enumerate(self.tasks)

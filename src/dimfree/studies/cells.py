@@ -170,7 +170,11 @@ def is_number(description: Description, name: str) -> bool:
         return argument in _NUMBERS or isinstance(description.compute, Analysis | Function)
     first = {other: _typed(axis_values(axis))[0] for other, axis in description.axes.items()}
     built = make_problem(description, first) if home == "problem" else make_algorithm(description, first)
-    value = getattr(built, argument, None)
+    if not hasattr(built, argument):  # a constructor that keeps something else: its signature says
+        of: registry.Home = "problem" if home == "problem" else "algorithm"
+        known = registry.parameters(of, registry.find(of, getattr(description, of)["name"]))
+        return known[argument].annotation == float | jax.Array
+    value = getattr(built, argument)
     return isinstance(value, jax.Array) and value.ndim == 0 and jnp.issubdtype(value.dtype, jnp.floating)
 
 

@@ -237,7 +237,8 @@ class _Rounds:
             return _random_starts(problems, keys, self._setting("d"), runs)
         overlaps = np.repeat(np.broadcast_to(np.asarray(settings["overlap"], float), (self.cells,)), runs)
         M = overlaps[:, None, None] * np.eye(p, k)
-        readout = None if first.readout is None else jnp.repeat(problems.readout, runs, axis=0)
+        readouts = eqx.filter_vmap(lambda problem: problem.readout)(problems)
+        readout = None if readouts is None else jnp.repeat(readouts, runs, axis=0)
         return State(Q=np.broadcast_to(np.eye(p), (len(M), p, p)), M=M, readout=readout)
 
     def _simulated(self, keys, problems, algorithms, levels, steps, d: int):
@@ -320,6 +321,6 @@ def _solve_all(problems, algorithms, starts: State, alphas, limit_of: Callable, 
             relative_tolerance=tolerance,
             absolute_tolerance=tolerance / 100,
         )
-        return problem.risk(trajectory.final), jnp.sum(trajectory.final.M**2), trajectory.outcome
+        return problem.at(alpha).risk(trajectory.final), jnp.sum(trajectory.final.M**2), trajectory.outcome
 
     return map_in_batches(one, (jnp.arange(starts.Q.shape[0]), starts), _SOLVES_AT_ONCE)

@@ -114,12 +114,13 @@ def _loop(job: Job, d: Float[Array, ""]) -> Loop:
             lambda leaf: leaf[run // each], (job.problems, job.algorithms, job.levels, job.steps)
         )
         state = algorithm.begin(jax.tree.map(lambda leaf: leaf[run], job.starts))
-        return Run(state, problem, algorithm, level, see(problem, state, level, steps))
+        return Run(state, problem, algorithm, level, see(problem.at(0.0), state, level, steps))
 
     def advance(run_and_draws):
         run, draws, step = run_and_draws
         state, bounded = exact.advance(run.problem, run.algorithm, run.state, draws, d, step * batch / d)
-        seen = see(run.problem, state, run.level, run.seen.steps_left - 1)
+        now = run.problem.at((step + 1) * batch / d)  # its risk is that of the moment
+        seen = see(now, state, run.level, run.seen.steps_left - 1)
         return Run(state, run.problem, run.algorithm, run.level, seen), bounded
 
     return Loop(
