@@ -67,6 +67,33 @@ def _is_smooth(function: Any, dimension: int | None, name: str, arguments: str) 
     return not any(_has_jump(samples) for samples in (*values, *slopes, *curvatures))
 
 
+def is_unordered(function: Any, inputs: int, fields: int, *, others: int = 0) -> bool:
+    """Whether a function of the fields of several inputs is the same in any order of them.
+
+    It is tried with two orders that make all others, at random fields.
+
+    **Arguments:**
+
+    - `function`: a pytree that takes one array: `fields` numbers of each of the `inputs`, and so many `others`.
+    """
+    first, *rest = range(inputs)
+    orders = [[*rest, first], [*rest[:1], first, *rest[1:]]]
+    with jax.ensure_compile_time_eval():
+        rows, last = (
+            jax.random.normal(jax.random.key(n), (64, size)) for n, size in enumerate((inputs * fields, others))
+        )
+
+        def values(each: Any, order: list[int]) -> Array:
+            ordered = rows.reshape(64, inputs, fields)[:, order].reshape(rows.shape)
+            return jax.vmap(lambda numbers: each(numbers))(jnp.concatenate([ordered, last], axis=1))
+
+        return all(
+            np.allclose(values(each, order), values(each, [first, *rest]), rtol=1e-9, atol=1e-12)
+            for each in trials(function)
+            for order in orders
+        )
+
+
 def _check_indices(function: Callable, dimension: int | None, name: str, arguments: str) -> None:
     """Refuse a function that reads fields that are not there: JAX would give it the last one instead."""
     try:

@@ -12,8 +12,8 @@ from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from ..errors import check_finite, neurons, real_array
-from ..functions import Function, as_function, trials
-from ..gaussian.probing import probe
+from ..functions import Function, as_function
+from ..gaussian.probing import is_unordered, probe
 from ..printing import as_call
 from .field_problem import FieldProblem, as_tokens, features_of
 
@@ -95,29 +95,12 @@ class LocalFields(FieldProblem):
         program = jax.make_jaxpr(lambda *arguments: self.sample_loss(*arguments))(*given).jaxpr
         # Where no operation takes the noise, nobody has to average over it.
         self.sees_noise = any(number is program.invars[2] for step in program.eqns for number in step.invars)
-        self.symmetric = self.tokens is not None and self.correlations is None and self._is_symmetric(given)
+        of_fields = _OfFields(self.sample_loss, rows, p, stand_in, clock)
+        independent = self.tokens is not None and self.correlations is None
+        self.symmetric = independent and is_unordered(of_fields, self.inputs_per_sample, p + k, others=1)
         self.features = None
         if (self.sample_loss.numbers or clock) and self.smooth:
             self.features = features_of(self, stand_in if size else None)
-
-    def _is_symmetric(self, given: tuple) -> bool:
-        """Whether the loss is the same in any order of the inputs: tried with two orders that make all others."""
-        rest = given[3:]
-        with jax.ensure_compile_time_eval():
-            keys = jax.random.split(jax.random.key(0), 2)
-            fields = [jax.random.normal(key, (64, *like.shape)) for key, like in zip(keys, given[:2], strict=True)]
-            noise = jnp.linspace(-1, 1, 64)
-
-            def losses(order: list[int]) -> list[Array]:
-                rows = fields[0][:, order], fields[1][:, order], noise
-                return [
-                    jax.vmap(lambda *each, loss=loss: loss(*each, *rest))(*rows) for loss in trials(self.sample_loss)
-                ]
-
-            first, *others = range(len(given[0]))
-            values = losses([first, *others])
-            orders = [[*others, first], [*others[:1], first, *others[1:]]]
-            return all(np.allclose(losses(order), values, rtol=1e-9, atol=1e-12) for order in orders)
 
     @property
     def noise_nodes(self) -> int | None:

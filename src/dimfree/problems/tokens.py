@@ -19,8 +19,8 @@ from ..errors import (
     require,
     shown,
 )
-from ..functions import Function, as_function, trials
-from ..gaussian.probing import probe
+from ..functions import Function, as_function
+from ..gaussian.probing import is_unordered, probe
 from ..printing import as_call
 from .field_problem import FieldProblem, as_tokens, features_of
 
@@ -93,7 +93,12 @@ class SequenceIndex(FieldProblem):
             )
         self.link = as_function(_LINKS[link] if isinstance(link, str) else link, np.zeros((self.tokens, self.width)))
         self.smooth = isinstance(link, str) or self._probed()
-        self.symmetric = self.correlations is None and (isinstance(link, str) or self._is_symmetric())
+        self.symmetric = self.correlations is None and all(
+            [
+                is_unordered(_OfRows(self.link, self.inputs_per_sample, n), self.inputs_per_sample, n)
+                for n in (self.width, self.teacher_width)
+            ]
+        )
         self.features = features_of(self, None) if self.link.numbers and self.smooth else None
 
     def _probed(self) -> bool:
@@ -109,19 +114,6 @@ class SequenceIndex(FieldProblem):
                 for directions in dict.fromkeys((self.width, self.teacher_width))
             ]
         )
-
-    def _is_symmetric(self) -> bool:
-        """Whether a link of the user's is the same in any order of the inputs: tried with two that make all others."""
-        first, *others = range(self.inputs_per_sample)
-        orders = [[*others, first], [*others[:1], first, *others[1:]]]
-        with jax.ensure_compile_time_eval():
-            for directions in (self.width, self.teacher_width):
-                fields = jax.random.normal(jax.random.key(0), (64, self.inputs_per_sample, directions))
-                for link in trials(self.link):
-                    values = jax.vmap(lambda rows, link=link: link(rows))
-                    if any(not np.allclose(values(fields[:, order]), values(fields), rtol=1e-9) for order in orders):
-                        return False
-        return True
 
     def __repr__(self) -> str:
         names = {as_function(function).recipe: name for name, function in _LINKS.items()}
