@@ -93,8 +93,26 @@ def relu_averages(
     )
 
 
+def relu_exceeds(
+    threshold: Float[Array, ""], weights: Float[Array, " p"], mean: Float[Array, " p"], covariance: Float[Array, "p p"]
+) -> Float[Array, ""]:
+    """The probability that the output of one or two ReLU neurons is above a threshold, right to 1e-12.
+
+    Derivatives are right where the covariance is regular.
+
+    **Arguments:**
+
+    - `threshold`: a finite number.
+    - `weights`, `mean`, `covariance`: as for `relu_averages`.
+    """
+    # The integrand jumps at the threshold alone, where panels end: they move with all that it depends on, and so its
+    # derivative is that of the sum.
+    changes, _ = _active_orthants(functools.partial(_change, _exceeds), threshold, weights, mean, covariance, _integral)
+    return _exceeds(jnp.zeros(()), threshold) + changes.sum()
+
+
 def _active_orthants(
-    function, label, weights, mean, covariance
+    function, label, weights, mean, covariance, average_in_orthant=None
 ) -> tuple[Float[Array, "orthants *values"], Float[np.ndarray, "orthants n"]]:
     """The average of a function of the output over each choice of which fields are positive, and the choices.
 
@@ -106,7 +124,7 @@ def _active_orthants(
 
     def average(choice, sign):
         turned = sign * mean, jnp.outer(sign, sign) * covariance
-        return orthant_average(function, label, choice * weights, *turned)
+        return (average_in_orthant or orthant_average)(function, label, choice * weights, *turned)
 
     return jax.vmap(average)(jnp.asarray(active), jnp.asarray(2 * active - 1)), active
 
@@ -143,7 +161,11 @@ def orthant_average(
 
 @eqx.filter_custom_jvp
 def _average(weights, mean, covariance, label, *, function):
-    """One integral along the output, in units of its standard deviation."""
+    return _integral(function, label, weights, mean, covariance)
+
+
+def _integral(function, label, weights, mean, covariance):
+    """One integral along the output, in units of its standard deviation; panels end at the label."""
     along, across = _along_and_across(weights, covariance)
     center, spread = weights @ mean, weights @ along
     marks = jnp.concatenate([jnp.zeros(1), label + _OUTPUTS])  # the fields change sign together at zero
@@ -264,10 +286,14 @@ def _panels(edges: Float[Array, " edges"]) -> tuple[Float[Array, " nodes"], Floa
 
 def _all_positive(center: Float[Array, "n nodes"], across: Float[Array, " n"]) -> Float[Array, " nodes"]:
     r"""The probability that all center + across $\eta$ are positive, for standard normal $\eta$."""
-    across = jnp.where(jnp.abs(across) > _TINY, across, _TINY)[:, None]
-    bound = -center / across
-    lower = jnp.max(jnp.where(across > 0, bound, -jnp.inf), axis=0)
-    upper = jnp.min(jnp.where(across < 0, bound, jnp.inf), axis=0)
+    has_spread = (jnp.abs(across) > _TINY)[:, None]
+    across = jnp.where(has_spread, across[:, None], _TINY)
+    # Without spread it is a step, where a panel ends: the edge carries the derivative, 1 / _TINY does not.
+    bound = -jnp.where(has_spread, center, jax.lax.stop_gradient(center)) / across
+    # Row by row: the derivative of a maximum over an axis looks for entries that equal it, and may find none where a
+    # compiler rounds them otherwise the second time.
+    lower = functools.reduce(jnp.maximum, jnp.where(across > 0, bound, -jnp.inf))
+    upper = functools.reduce(jnp.minimum, jnp.where(across < 0, bound, jnp.inf))
     erf = jax.scipy.special.erf
     return jnp.maximum(erf(upper / np.sqrt(2)) - erf(lower / np.sqrt(2)), 0.0) / 2
 
@@ -290,6 +316,10 @@ def _loss_and_slopes(loss, output, label):
 
 def _change(function, output, label):
     return function(output, label) - function(jnp.zeros_like(output), label)
+
+
+def _exceeds(output, threshold):
+    return jnp.where(output > threshold, 1.0, 0.0)
 
 
 def _label_slope(function, output, label):
