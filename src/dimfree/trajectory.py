@@ -3,6 +3,7 @@
 import enum
 import functools
 import importlib.metadata
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -13,7 +14,9 @@ from jaxtyping import Array, Float, Int
 
 from .batches import map_in_batches
 from .errors import InvalidInput, check_memory, is_concrete, real_array, shown
+from .gaussian.rules import TOLERANCE, Rule
 from .problems.base import Problem
+from .problems.observed import Observable, as_observable
 from .state import LETTERS, STUDENTS, TEACHERS, State, WideState
 
 if TYPE_CHECKING:
@@ -95,7 +98,33 @@ class Trajectory(eqx.Module):
     @functools.cached_property
     def risk(self) -> Float[Array, "*axes"]:
         """The mean loss of a fresh sample at each State."""
-        return _risk(self.problem, self.state, self.alpha, self.alpha.ndim - 1)
+        return self.observe("risk")
+
+    def observe(self, what: Any, rule: Rule | None = None, *, tolerance: float = TOLERANCE) -> Any:
+        """Anything that can be observed of the network, at each State: of theory and of runs alike.
+
+        Memory is bounded: States are taken in batches. A run that has ended repeats what it ended with.
+
+        **Arguments:**
+
+        - `what`: `"risk"`, `"accuracy"`, a function of one sample or a function of a State, as for `problem.mean`.
+        - `rule`, `tolerance`: how averages are taken, as for [`ode`].
+
+        **Returns:** an array over `(times,)`, or `(runs, times)`; axes of what a function of the State returns follow.
+        Its numerical error is `problem.mean_error(what, trajectory.state)`.
+
+        ??? example
+            >>> import dimfree, jax
+            >>> problem = dimfree.Mixture.binary(width=1, snr=4.0)
+            >>> start = dimfree.State(Q=[[1.0]], M=[[0.5]])
+            >>> solution = dimfree.solve(dimfree.ode(problem, dimfree.OnlineSGD(0.5)), start, alpha=10.0)
+            >>> solution.observe("accuracy").shape, solution.observe(lambda state: state.M).shape
+            ((201,), (201, 1, 1))
+        """
+        first, added = self.problem, self.alpha.ndim - 1
+        for _ in range(added):
+            first = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, first)
+        return _observed(self.problem, as_observable(first, what), self.state, self.alpha, rule, tolerance, added)
 
     @property
     def final(self) -> AnyState:
@@ -124,10 +153,15 @@ class Trajectory(eqx.Module):
         variances = np.einsum("ni,...ij,nj->n...", sums, np.asarray(self.covariance), sums)
         return dict(zip(names, np.sqrt(np.maximum(variances, 0.0)), strict=True))
 
-    def to_xarray(self) -> "xarray.Dataset":
+    def to_xarray(self, observe: Sequence[str] = ()) -> "xarray.Dataset":
         """A labelled Dataset: Q, M, P, readout and risk over the clock (and run), with the provenance as attributes.
 
         Where inputs have a spectrum, `Q_of_block`, `M_of_block` and `P_of_block` are the overlaps in each block.
+
+        **Arguments:**
+
+        - `observe`: names of what else to keep, such as `["accuracy"]`. The values of a function are added to a
+          Dataset by `dataset["margin"] = (dataset["risk"].dims, trajectory.observe(margin))`.
         """
         import xarray
 
@@ -146,6 +180,7 @@ class Trajectory(eqx.Module):
             "M": ((*axes, "student", "teacher"), self.state.M),
             "P": (("teacher", "teacher_"), self.state.P.reshape(-1, *self.state.P.shape[-2:])[0]),
             "risk": (axes, self.risk),
+            **{name: (axes, self.observe(name)) for name in observe},
             "outcome": (axes[:-1], self.outcome),
             "stopped_at": (axes[:-1], self.stopped_at),
         }
@@ -221,16 +256,26 @@ def _of_own_vectors(state: State, axes: tuple[str, ...]) -> dict[str, tuple[tupl
 
 
 @eqx.filter_jit
-def _risk(problem: Problem, state: State | WideState, alpha: Float[Array, "*batch times"], added: int):
-    """The risk of every State, where a vmap around the whole computation has added axes to problem and State."""
+def _observed(
+    problem: Problem,
+    what: Observable,
+    state: State | WideState,
+    alpha: Float[Array, "*batch times"],
+    rule: Any,
+    tolerance: Any,
+    added: int,
+):
+    """The mean at every State, where a vmap around the whole computation has added axes to problem and State."""
     if added:
-        return map_in_batches(lambda of: _risk(of[0], of[1], of[2], added - 1), (problem, state, alpha))
+        return map_in_batches(
+            lambda of: _observed(of[0], what, of[1], of[2], rule, tolerance, added - 1), (problem, state, alpha)
+        )
     if not problem.changes:
-        return problem.risk(state)
-    times = state.M.ndim - 3  # the axis of times
-    by_time = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, times, 0), state)
-    risks = jax.lax.map(lambda of: problem.at(of[0]).risk(of[1]), (alpha, by_time))
-    return jnp.moveaxis(risks, 0, times)
+        return problem.mean(what, state, rule, tolerance=tolerance)
+    axis = state.M.ndim - 3  # of times
+    by_time = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, axis, 0), state)
+    found = jax.lax.map(lambda of: problem.at(of[0]).mean(what, of[1], rule, tolerance=tolerance), (alpha, by_time))
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, axis), found)
 
 
 @functools.cache

@@ -173,6 +173,14 @@ class FieldProblem(Problem):
         """The mean of the loss in closed form."""
         return None
 
+    def known_accuracy(self, state: State, averaging: Averaging) -> Float[Array, ""] | None:
+        """The mean of `correct`, better than over points of Sobol."""
+        return None
+
+    def correct(self, student, teacher, noise, readout, label=None) -> Bool[Array, ""]:
+        """Whether the answer to one sample is right, where the problem `classifies`; arguments as for `loss`."""
+        raise NotImplementedError
+
     # Derived from the loss.
 
     def gradients(

@@ -13,8 +13,10 @@ from numpy.typing import ArrayLike
 from ..errors import InvalidInput, check_finite, is_concrete, neurons, real_array, require
 from ..functions import Function, as_function
 from ..gaussian.activations import Activation, as_activation
+from ..gaussian.events import MOST_FIELDS, Event, probability
 from ..gaussian.probing import probe
-from ..gaussian.two_relus import ReluAverages, relu_averages
+from ..gaussian.rules import Averaging
+from ..gaussian.two_relus import ReluAverages, relu_averages, relu_exceeds
 from ..printing import as_call
 from ..state import State
 from .base import Moments
@@ -34,6 +36,7 @@ def _half_square(output, label):
 
 
 _LOSSES = {"cross-entropy": _cross_entropy, "square": _half_square}
+_FAR = 1e150  # beyond all outputs; an infinite one would make derivatives NaN
 
 
 class Mixture(FieldProblem):
@@ -195,6 +198,82 @@ class Mixture(FieldProblem):
         return self.output_loss(self.output(student, readout), label)
 
     @property
+    def classifies(self) -> bool:
+        """With a loss of the user's own only where labels say what a right answer is: -1 and 1, or one-hot rows."""
+        if self._is_loss("cross-entropy") or self._is_loss("square"):
+            return True
+        if not is_concrete(self.clusters.labels):
+            return False
+        labels = np.asarray(self.clusters.labels)
+        if labels.ndim == 1:
+            return bool(np.all(np.abs(labels) == 1))
+        return bool(np.all((labels == 0) | (labels == 1)) and np.all(labels.sum(axis=1) == 1))
+
+    def correct(self, student, teacher, noise, readout, label=None):
+        """Whether the network's class is that of the sample.
+
+        For the cross-entropy its class is the largest output, or 1 for a single output above zero; for other losses
+        it is the label that is nearest to the output. Of equally good classes it is the first.
+        """
+        assert label is not None
+        return self._classified(self.output(student, readout), label).happens
+
+    def known_accuracy(self, state: State, averaging: Averaging) -> Float[Array, ""] | None:
+        """For up to three neurons, along lines through the student fields (see `probability`).
+
+        The error is below 1e-9 for one neuron and for two ReLU neurons with a single output, 1e-6 for two or three
+        neurons with a smooth increasing activation and a single output, and up to 1e-3 else: see `mean_error`.
+        """
+        if averaging.rule is not None or self.width > MOST_FIELDS:
+            return None
+        readout = self.readout_of(state)
+        assert readout is not None
+
+        def in_cluster(label, mean, variance):
+            if self._is_small_relu:
+                low, high = self._interval(label)
+                above = [relu_exceeds(end, self.scale * readout, mean, variance * state.Q) for end in (low, high)]
+                return jnp.where(low > -_FAR, above[0], 1.0) - jnp.where(high < _FAR, above[1], 0.0)
+            vectors, _, own = self._classes(label)
+            centre = jnp.mean(vectors, axis=0)
+            rising = (own @ vectors / jnp.sum(own) - centre) @ readout.reshape(-1, self.width)
+            return probability(_answer, mean, variance * state.Q, (self, readout, label), rising, averaging)
+
+        means = self.clusters.field_means(state)[:, : self.width]
+        return self.clusters.probabilities @ jax.vmap(in_cluster)(self.clusters.labels, means, self.clusters.spread)
+
+    def _is_loss(self, name: str) -> bool:
+        return self.output_loss.recipe == as_function(_LOSSES[name]).recipe
+
+    def _classes(self, label):
+        """A vector and an offset for each class, whose score is vector @ output - offset, and which is the sample's."""
+        labels = self.clusters.labels
+        if not self._is_loss("cross-entropy"):
+            labels = jnp.sort(labels)[:, None] if labels.ndim == 1 else labels
+            return labels, 0.5 * jnp.sum(labels**2, axis=1), jnp.all(labels == label, axis=1).astype(float)
+        if labels.ndim == 1:
+            return jnp.array([[0.0], [1.0]]), jnp.zeros(2), jnp.stack([label <= 0.5, label > 0.5]).astype(float)
+        number = labels.shape[1]
+        return jnp.eye(number), jnp.zeros(number), jax.nn.one_hot(jnp.argmax(label), number)
+
+    def _classified(self, output, label) -> Event:
+        vectors, offsets, own = self._classes(label)
+        scores = vectors @ jnp.atleast_1d(output) - offsets
+        # By their places: the derivative of a maximum looks for entries that equal it, and finds none where a compiler
+        # rounds them otherwise the second time.
+        best, other = jnp.argmax(jnp.where(own > 0, scores, -_FAR)), jnp.argmax(jnp.where(own > 0, -_FAR, scores))
+        return Event(own[jnp.argmax(scores)] > 0, scores[best] - scores[other])
+
+    def _interval(self, label):
+        """The interval of a single output in which it is classified as this label."""
+        vectors, offsets, own = self._classes(label)
+        own_vector, own_offset = own @ vectors[:, 0] / jnp.sum(own), own @ offsets / jnp.sum(own)
+        gaps = own_vector - vectors[:, 0]
+        ends = (own_offset - offsets) / jnp.where(gaps == 0, 1.0, gaps)
+        low, high = jnp.where(gaps > 0, ends, -_FAR), jnp.where(gaps < 0, ends, _FAR)
+        return jnp.max(low), jnp.min(high)
+
+    @property
     def knows_moments(self) -> bool:
         is_code = not self.output_loss.numbers
         return self._is_small_relu and is_code and not self.clusters.are_points and self.loss_is_very_smooth
@@ -253,6 +332,11 @@ class Mixture(FieldProblem):
         outputs = self.outputs[0] if self.outputs else 1
         words = f"an output and a label, both of shape {self.outputs}"
         return probe(_OfOutput(loss, self.outputs), outputs, name="loss", arguments=words)
+
+
+def _answer(fields, parameters) -> Event:
+    problem, readout, label = parameters
+    return problem._classified(problem.output(fields, readout), label)
 
 
 class _OfOutput(eqx.Module):

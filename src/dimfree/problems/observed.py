@@ -1,0 +1,200 @@
+"""What may be observed of a network at a State: a named quantity, a function of the State, the mean over a sample."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..errors import InvalidInput, shown
+from ..functions import Function, as_function
+from ..gaussian.probing import probe
+from ..gaussian.rules import Averaging
+from ..printing import as_call
+from ..state import State, WideState
+from .base import Problem
+from .field_problem import FieldProblem, features_of
+from .inputs import Inputs
+
+_NAMES = ("risk", "accuracy")
+
+
+class Observable(eqx.Module):
+    """What a user asks to observe, as a pytree: the same code is the same program, and its numbers are arrays.
+
+    **Attributes:**
+
+    - `name`: of a quantity that the problem knows, or None.
+    - `function`: else, a user's own; `of_state` says whether of a State or of a sample.
+    """
+
+    name: str | None = eqx.field(static=True, default=None)
+    function: Function | None = None
+    of_state: bool = eqx.field(static=True, default=False)
+
+    def at(self, problem: Problem, state: State | WideState, by: Averaging) -> Any:
+        """What it is at a State without leading axes."""
+        if self.name == "risk":
+            return problem.risk_at(state, by)
+        if self.of_state:
+            assert self.function is not None
+            return jax.tree.map(jnp.asarray, self.function(state))
+        if not isinstance(problem, FieldProblem) or isinstance(state, WideState):
+            raise InvalidInput(
+                f"{'A WideState' if isinstance(state, WideState) else repr(problem)} has no local fields to take a "
+                "mean over; pass a function of the State."
+            )
+        if self.name == "accuracy":
+            known = problem.known_accuracy(problem.inputs.fields(problem.inputs.over_blocks(state)), by)
+            if known is not None:
+                return known
+        function = _Right(problem) if self.function is None else self.function
+        return Observed(problem, function).risk_at(state, by)
+
+
+def as_observable(problem: Problem, what: Any) -> Observable:
+    """What a user asks to observe of a problem, or an error in words."""
+    if isinstance(what, Observable):
+        return what
+    if isinstance(what, str) and what in _NAMES:
+        if what == "accuracy" and not problem.classifies:
+            raise InvalidInput(
+                f"'accuracy' was given, but {problem!r} does not say which answer to a sample is right. Pass a "
+                "function (student, teacher, noise, readout[, label]) of one sample: 1 where it is right, else 0."
+            )
+        return Observable(name=what)
+    if not callable(what):
+        raise InvalidInput(
+            f"{shown(what)} was given to observe; give {' or '.join(map(repr, _NAMES))}, a function of a State, or a "
+            "function (student, teacher, noise, readout[, label]) of one sample."
+        )
+    if _takes(what, 1):
+        p, k = problem.width, problem.teacher_width
+        state = State(Q=np.eye(p), M=np.zeros((p, k)), readout=problem.readout)
+        return Observable(function=as_function(what, state), of_state=True)
+    if not isinstance(problem, FieldProblem):
+        raise InvalidInput(f"{problem!r} has no local fields to take a mean over; pass a function of the State.")
+    return Observable(function=Observed(problem, what).function)
+
+
+class Observed(FieldProblem):
+    r"""A problem with another function in the place of its loss, for the mean of that function over fresh samples.
+
+    $$ \text{risk} = \mathbb{E}[\text{function}(\lambda, \lambda^*, \text{noise}, \text{readout}, \text{label})] $$
+
+    Inputs, students, teachers and readout are those of the problem. Means are taken as those of a loss are, and jumps
+    and kinks are found as those of a loss are.
+
+    **Arguments:**
+
+    - `problem`: what is observed.
+    - `function`: JAX function of student fields `(p,)`, teacher fields `(k,)`, a standard normal number, the readout
+      and, if it takes it and inputs have one, the label of the sample, to a number or a truth value.
+    """
+
+    of: FieldProblem
+    function: Function
+    readout: Float[Array, " n"] | None
+    smooth: bool = eqx.field(static=True)
+    sees_noise: bool = eqx.field(static=True)
+    _sees_teacher: bool = eqx.field(static=True)
+    sees_label: bool = eqx.field(static=True)
+
+    def __init__(self, problem: FieldProblem, function: Callable):
+        p, k, self.of, self.readout = problem.width, problem.teacher_width, problem, problem.readout
+        # A readout of ones stands for any: shapes and kinks do not depend on its values, which may be traced here.
+        readout = None if self.readout is None else np.ones(self.readout.shape)
+        label = problem.inputs.label(0)
+        called = getattr(function, "__wrapped__", function)
+        labels = () if label is None or not _takes(called, 5) else (np.ones(label.shape),)
+        self.sees_label = bool(labels)
+        given = (np.zeros(p), np.zeros(k), np.zeros(()), readout, *labels)
+        self.function = as_function(function, *given)
+        words = f"student fields ({p},), teacher fields ({k},), a noise number"
+        words += ", no readout (None)" if readout is None else f", a readout of shape {readout.shape}"
+        words += f" and a label of shape {labels[0].shape}" if labels else ""
+        of_fields = _OfFields(self.function, p, k, readout, *labels)
+        self.smooth = probe(of_fields, p + k + 1, name="The function to observe", arguments=words)
+        program = jax.make_jaxpr(lambda *arguments: self.function(*arguments))(*given).jaxpr
+        used = {id(number) for step in program.eqns for number in step.invars} | set(map(id, program.outvars))
+        self._sees_teacher, self.sees_noise = (id(program.invars[number]) in used for number in (1, 2))
+        self.features = None
+        if self.function.numbers and self.smooth:
+            self.features = features_of(self, None if readout is None else jnp.asarray(readout))
+
+    @property
+    def width(self) -> int:
+        return self.of.width
+
+    @property
+    def teacher_width(self) -> int:
+        return self.of.teacher_width
+
+    @property
+    def inputs(self) -> Inputs:
+        return self.of.inputs
+
+    @property
+    def sees_teacher(self) -> bool:
+        return self._sees_teacher
+
+    @property
+    def noise_nodes(self) -> int | None:
+        return None if self.sees_noise else 1
+
+    def __repr__(self) -> str:
+        return as_call(self, problem=self.of, function=self.function)
+
+    def loss(self, student, teacher, noise, readout, label=None):
+        labels = (label,) if self.sees_label else ()
+        return jnp.asarray(self.function(student, teacher, noise, readout, *labels), float)
+
+
+class Reaches(eqx.Module):
+    """A function of a State that is zero where what is observed reaches a level from below."""
+
+    problem: Problem
+    what: Observable
+    level: Float[Array, ""]
+
+    def __call__(self, state: State | WideState) -> Float[Array, ""]:
+        return self.problem.mean(self.what, state) - self.level
+
+
+class _Right(eqx.Module):
+    """Whether the answer to a sample is right, as a function of the sample."""
+
+    problem: FieldProblem
+
+    def __call__(self, student, teacher, noise, readout, label=None):
+        readout = None if readout is None else jnp.asarray(readout)
+        return self.problem.correct(student, teacher, noise, readout, label)
+
+
+class _OfFields(eqx.Module):
+    """A function of a sample as one of all its fields and of the noise, in one array."""
+
+    function: Function
+    p: int = eqx.field(static=True)
+    k: int = eqx.field(static=True)
+    readout: Float[np.ndarray, " n"] | None
+    label: Float[np.ndarray, "*label"] | None = None
+
+    def __call__(self, fields: Any) -> Any:
+        p, k = self.p, self.k
+        labels = () if self.label is None else (self.label,)
+        found = self.function(fields[:p], fields[p : p + k], fields[p + k], self.readout, *labels)
+        return jnp.asarray(found, float) if jnp.ndim(found) == 0 else found
+
+
+def _takes(function: Callable, number: int) -> bool:
+    """Whether a function can be called with so many arguments."""
+    try:
+        inspect.signature(function).bind(*range(number))
+    except (TypeError, ValueError):  # ValueError where it has no signature
+        return False
+    return True
