@@ -44,6 +44,10 @@ Overlap = Annotated[
     float | None,
     typer.Option(help="Start from students with this overlap, each with its teacher [default: random students]."),
 ]
+Quantity = Annotated[
+    Literal["risk", "accuracy"],
+    typer.Option(help="What --plot draws; the accuracy is also printed and saved, where samples have labels."),
+]
 
 
 @states
@@ -61,6 +65,7 @@ def solve(
     simulate: Annotated[
         int, typer.Option(metavar="RUNS", help="Also simulate SGD, so many times from the same start.")
     ] = 0,
+    quantity: Quantity = "risk",
     seed: Seed = 0,
     plot: Plot = None,
     output: Output = None,
@@ -75,6 +80,7 @@ def solve(
     Example: dimfree solve --sphere --alpha 40 --simulate 16 --plot risk.png
     """
     check_targets(plot, output)
+    observed = _observed(problem, quantity)
     import jax
 
     from ..errors import positive_integer
@@ -92,9 +98,9 @@ def solve(
             problem, sgd, start, dimension, alpha, runs=simulate, key=run_key, progress=in_terminal()
         )
     both = {"theory": theory} if simulated is None else {"theory": theory, "simulation": simulated}
-    save_picture(plot, lambda: dimfree.plot.compare(*both.values()))
+    save_picture(plot, lambda: dimfree.plot.compare(*both.values(), quantity=quantity))
     if output is not None:
-        save_data(output, {name: trajectory.to_xarray() for name, trajectory in both.items()})
+        save_data(output, {name: trajectory.to_xarray(observed) for name, trajectory in both.items()})
     if as_json:
         print_json(
             "solve",
@@ -103,13 +109,14 @@ def solve(
             limit=limit,
             dimension=dimension,
             seed=seed,
-            theory=_record(theory),
-            simulation=None if simulated is None else _record(simulated),
+            theory=_record(theory, observed),
+            simulation=None if simulated is None else _record(simulated, observed),
         )
         return
-    columns = _overlaps(theory, sgd)
+    columns = _overlaps(theory, sgd, observed)
     if simulated is not None:
-        columns["simulated risk"] = _record(simulated)["risk"]
+        record = _record(simulated, observed)
+        columns |= {f"simulated {name}": record[name] for name in ("risk", *observed)}
     begin = f"a random start in d = {dimension}" if overlap is None else f"overlap {overlap:g}"
     _print_times(f"{registry.PUBLIC[_LIMITS[limit]].title}, from {begin}", problem, sgd, columns, both)
 
@@ -126,6 +133,7 @@ def simulate(
         Literal["exact", "vectors"],
         typer.Option(help="The State itself, exactly in law and at the same cost for any d; or the weight vectors."),
     ] = "exact",
+    quantity: Quantity = "risk",
     seed: Seed = 0,
     plot: Plot = None,
     output: Output = None,
@@ -141,6 +149,7 @@ def simulate(
     Example: dimfree simulate --sphere -d 10000 --alpha 15 --runs 100 --plot runs.png
     """
     check_targets(plot, output)
+    observed = _observed(problem, quantity)
     import jax
     import numpy as np
 
@@ -156,9 +165,9 @@ def simulate(
     simulated = dimfree.simulate(
         problem, sgd, starts, dimension, alpha, runs=runs, key=run_key, method=method, progress=in_terminal()
     )
-    save_picture(plot, lambda: dimfree.plot.compare(simulated))
+    save_picture(plot, lambda: dimfree.plot.compare(simulated, quantity=quantity))
     if output is not None:
-        save_data(output, {None: simulated.to_xarray()})
+        save_data(output, {None: simulated.to_xarray(observed)})
     if as_json:
         kept = _completed(simulated)
         M = np.asarray(simulated.state.M)[kept]
@@ -169,13 +178,14 @@ def simulate(
             dimension=dimension,
             method=method,
             seed=seed,
-            simulation=_record(simulated),
+            simulation=_record(simulated, observed),
             M_quantiles={f"{q:g}": np.quantile(M, q, axis=0) if kept.any() else None for q in _QUANTILES},
         )
         return
     largest = np.abs(np.asarray(simulated.state.M)).max(axis=(2, 3))
     columns: dict[str, Any] = {"alpha": np.asarray(simulated.alpha)}
-    for name, values in (("risk", simulated.risk), ("largest |M|", largest)):
+    shown = [("risk", simulated.risk), *((name, simulated.observe(name)) for name in observed)]
+    for name, values in (*shown, ("largest |M|", largest)):
         for q in _QUANTILES:
             columns[f"{name} {q:.0%}"] = np.quantile(_shown(simulated, values), q, axis=0)
     title = f"SGD in d = {dimension}, {runs} runs: quantiles over the runs"
@@ -294,7 +304,16 @@ def _outcomes(trajectory: "Trajectory") -> dict[str, int]:
     return {outcome.name.lower(): int(np.sum(ends == outcome)) for outcome in dimfree.Outcome}
 
 
-def _record(trajectory: "Trajectory") -> dict[str, Any]:
+def _observed(problem: "Problem", quantity: str) -> tuple[str, ...]:
+    """What is observed beside the risk, or an error."""
+    if quantity == "risk":
+        return ()
+    if not problem.classifies:
+        raise invalid(f"--quantity accuracy was given, but {problem!r} has no classes; take a mixture.")
+    return (quantity,)
+
+
+def _record(trajectory: "Trajectory", observed: tuple[str, ...] = ()) -> dict[str, Any]:
     """A trajectory for JSON: of many runs, the mean over those that completed, and quantiles of the risk."""
     import numpy as np
 
@@ -317,6 +336,7 @@ def _record(trajectory: "Trajectory") -> dict[str, Any]:
         "risk_quantile_10": low,
         "risk_quantile_50": middle,
         "risk_quantile_90": high,
+        **{name: mean(trajectory.observe(name)) for name in observed},
         "M": mean(trajectory.state.M),
         "Q": mean(trajectory.state.Q),
         "readout": mean(trajectory.state.readout),
@@ -325,12 +345,13 @@ def _record(trajectory: "Trajectory") -> dict[str, Any]:
     }
 
 
-def _overlaps(trajectory: "Trajectory", sgd: "OnlineAlgorithm") -> dict[str, Any]:
+def _overlaps(trajectory: "Trajectory", sgd: "OnlineAlgorithm", observed: tuple[str, ...]) -> dict[str, Any]:
     """Columns of a table: risk and overlaps, the larger the network the fewer of them."""
     import numpy as np
 
-    record = _record(trajectory)
+    record = _record(trajectory, observed)
     columns: dict[str, Any] = {"alpha": np.asarray(record["alpha"]), "risk": record["risk"]}
+    columns |= {name: record[name] for name in observed}
     M, Q = np.asarray(record["M"]), np.asarray(record["Q"])
     p, k = M.shape[-2:]
     if p * k <= 4:

@@ -18,7 +18,8 @@ from ..printing import in_a_line
 from ..trajectory import Outcome, Trajectory
 from .drawing_style import in_style
 
-QUANTITIES = ("risk", "M", "Q", "readout")
+_ENTRIES = ("M", "Q", "readout")
+QUANTITIES = ("risk", "accuracy", *_ENTRIES)
 _DOTS = 26  # markers along a simulated curve
 FEW = 5  # with fewer runs than this a band means little, and the runs are drawn one by one
 _NAMED = 8  # with more entries than this the legend names the first and the last
@@ -34,7 +35,7 @@ _ENDED = {
 
 def compare(
     *trajectories: Trajectory,
-    quantity: str = "risk",
+    quantity: Any = "risk",
     labels: Sequence[str] | None = None,
     log: bool = False,
     axes: Axes | None = None,
@@ -50,9 +51,10 @@ def compare(
 
     - `trajectories`: any number of them, from [`solve`] and [`simulate`], over one clock. Those of one problem and
       algorithm share a colour where there are several.
-    - `quantity`: `"risk"`, or `"M"`, `"Q"`, `"readout"`, with one colour for each entry.
+    - `quantity`: `"risk"`; `"M"`, `"Q"`, `"readout"`, with one colour for each entry; or what `Trajectory.observe`
+      takes and is a number: `"accuracy"`, a function of one sample or of a State.
     - `labels`: a name for each trajectory, for the legend; made from how it was computed if left out.
-    - `log`: whether the risk has a logarithmic axis.
+    - `log`: whether the risk, or what is observed, has a logarithmic axis.
     - `axes`: matplotlib axes to draw in; new ones if left out.
 
     **Returns:** the axes.
@@ -67,7 +69,7 @@ def compare(
             _, axes = plt.subplots()
         if log:
             axes.set_yscale("log")
-        colours = _entry_colours(entries, cycle) if quantity != "risk" else {}
+        colours = _entry_colours(entries, cycle) if _of_entries(quantity) else {}
         looks = _looks(trajectories, cycle, by_entry=bool(colours))
         handles: list[Any] = []
         for trajectory, look, curve in zip(trajectories, looks, curves, strict=True):
@@ -83,7 +85,7 @@ def compare(
         named = _named(entries, colours)
         handles += [Line2D([], [], color=colour, linewidth=5, solid_capstyle="butt") for _, colour in named]
         axes.set_xlabel(_CLOCKS[trajectories[0].clock])
-        axes.set_ylabel(quantity if quantity in ("risk", "readout") else f"overlaps ${quantity}$")
+        axes.set_ylabel(f"overlaps ${quantity}$" if quantity in ("M", "Q") else _name(quantity))
         _bound(axes, trajectories, curves, log=log)
         axes.legend(handles, [*names, *(name for name, _ in named)], ncols=2 if len(handles) > 6 else 1)
     return axes
@@ -105,11 +107,14 @@ def _check(trajectories: Sequence[Trajectory], quantity: Any, labels: Sequence[s
         raise InvalidInput(
             "compare was given trajectories over alpha and over time; they have no common axis, so draw them apart."
         )
-    if quantity not in QUANTITIES:
-        raise InvalidInput(f"quantity = {quantity!r} was given; choose one of {', '.join(QUANTITIES)}.")
+    if quantity not in QUANTITIES and not callable(quantity):
+        raise InvalidInput(
+            f"quantity = {quantity!r} was given; choose one of {', '.join(QUANTITIES)}, or give a function of a State "
+            "or of one sample."
+        )
     if quantity == "readout" and any(trajectory.state.readout is None for trajectory in trajectories):
         raise InvalidInput("quantity = 'readout' was given, but the problem has no readout; choose risk, M or Q.")
-    if log and quantity != "risk":
+    if log and _of_entries(quantity):
         raise InvalidInput(
             f"log=True was given with quantity = {quantity!r}, whose entries change sign; it is for the risk."
         )
@@ -123,11 +128,25 @@ def _check(trajectories: Sequence[Trajectory], quantity: Any, labels: Sequence[s
 # What is drawn.
 
 
-def _curves(trajectory: Trajectory, quantity: str) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
+def _of_entries(quantity: Any) -> bool:
+    """Whether it has several entries, which may change their sign."""
+    return isinstance(quantity, str) and quantity in _ENTRIES
+
+
+def _name(quantity: Any) -> str:
+    name = quantity if isinstance(quantity, str) else getattr(quantity, "__name__", "<")
+    return "observed" if name.startswith("<") else name
+
+
+def _curves(trajectory: Trajectory, quantity: Any) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
     """Each entry by name: values of shape (times,) or (runs, times), and their standard deviation or None."""
     deviations = trajectory.deviations
-    if quantity == "risk":
-        return {"risk": (np.asarray(trajectory.risk), deviations.get("risk"))}
+    if not _of_entries(quantity):
+        values = np.asarray(trajectory.risk if quantity == "risk" else trajectory.observe(quantity))
+        if values.ndim != trajectory.state.M.ndim - 2:
+            shape = values.shape[trajectory.state.M.ndim - 2 :]
+            raise InvalidInput(f"quantity is an array of shape {shape} at each State; only a number is drawn.")
+        return {_name(quantity): (values, deviations.get("risk") if quantity == "risk" else None)}
     array = np.asarray(getattr(trajectory.state, quantity))
     if quantity == "readout":
         indices = [(i,) for i in range(array.shape[-1])]

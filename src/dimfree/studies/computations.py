@@ -170,7 +170,7 @@ class _Rounds:
         if not steps.any():
             none = np.zeros((self.cells, self.description.runs))
             return Sample({"exit_time": none + np.inf, "diverged": none}, errors)
-        outcome, ended, below, _ = self._simulated(keys, *parts, np.nan_to_num(levels, nan=-1.0), steps, d)
+        outcome, ended, below, _, _ = self._simulated(keys, *parts, np.nan_to_num(levels, nan=-1.0), steps, d)
         # A cell that is left out has made no step.
         left = has_left(outcome, below) & (steps > 0)[:, None]
         values = {"exit_time": np.where(left, ended, np.inf), "diverged": outcome == Outcome.DIVERGED}
@@ -180,12 +180,13 @@ class _Rounds:
         parts, d = self._parts(), self._setting("d")
         level = -1.0  # which no risk reaches
         steps = np.where(wanted, self._steps(parts[1], d), 0)
-        outcome, _, below, overlap = self._simulated(keys, *parts, np.full(self.cells, level), steps, d)
+        outcome, _, below, overlap, states = self._simulated(keys, *parts, np.full(self.cells, level), steps, d)
         diverged = outcome == Outcome.DIVERGED
         values = {
             "risk": np.where(diverged, np.nan, level - below),
             "squared_overlap": np.where(diverged, np.nan, overlap),
             "diverged": diverged,
+            **self._observed(parts[0], states, diverged),
         }
         return Sample(values, {})
 
@@ -199,12 +200,14 @@ class _Rounds:
         found = _solve_all(
             problems, algorithms, starts, jnp.asarray(alphas), limit_of, self._setting("tolerance"), runs
         )
+        *found, states = found
         risk, overlap, outcome = (np.asarray(array).reshape(self.cells, runs) for array in found)
         bad = outcome != Outcome.COMPLETED
         values = {
             "risk": np.where(bad, np.nan, risk),
             "squared_overlap": np.where(bad, np.nan, overlap),
             "diverged": outcome == Outcome.DIVERGED,
+            **self._observed(problems, states, bad),
         }
         errors = {
             int(cell): "the solver ran out of steps"
@@ -213,6 +216,14 @@ class _Rounds:
         return Sample(values, errors)
 
     # What they share.
+
+    def _observed(self, problems: Any, states: State, bad: np.ndarray) -> dict[str, np.ndarray]:
+        """What the study observes of the last State of each run, one cell after the other; NaN where it is bad."""
+        name = self._setting("observe")
+        if name is None:
+            return {}
+        found = np.asarray(_observe_all(problems, states, name, self.description.runs)).reshape(bad.shape)
+        return {name: np.where(bad, np.nan, found)}
 
     def _parts(self) -> tuple[Any, Any]:
         """Problems and algorithms of all cells, as arrays with a leading axis."""
@@ -321,6 +332,16 @@ def _solve_all(problems, algorithms, starts: State, alphas, limit_of: Callable, 
             relative_tolerance=tolerance,
             absolute_tolerance=tolerance / 100,
         )
-        return problem.at(alpha).risk(trajectory.final), jnp.sum(trajectory.final.M**2), trajectory.outcome
+        final = trajectory.final
+        return problem.at(alpha).risk(final), jnp.sum(final.M**2), trajectory.outcome, final
 
     return map_in_batches(one, (jnp.arange(starts.Q.shape[0]), starts), _SOLVES_AT_ONCE)
+
+
+@eqx.filter_jit
+def _observe_all(problems, states: State, name: str, runs: int):
+    def one(item):
+        run, state = item
+        return jax.tree.map(lambda leaf: leaf[run // runs], problems).mean(name, state)
+
+    return map_in_batches(one, (jnp.arange(states.Q.shape[0]), states))

@@ -73,11 +73,12 @@ class ExitTime(_Checked):
 
 
 class Simulate(_Checked):
-    """Simulate SGD from random starts up to `alpha`."""
+    """Simulate SGD from random starts up to `alpha`; `observe` keeps the accuracy too, where samples have labels."""
 
     name: Literal["simulate"]
     d: int = Field(default=1_000, ge=2)
     alpha: float = Field(default=20.0, gt=0)
+    observe: Literal["accuracy"] | None = None
 
 
 class Solve(_Checked):
@@ -89,6 +90,7 @@ class Solve(_Checked):
     d: int | None = Field(default=None, ge=2)
     overlap: float | None = Field(default=None, gt=-1, lt=1)
     tolerance: float = Field(default=1e-6, gt=0, lt=0.1)
+    observe: Literal["accuracy"] | None = None
 
     @pydantic.model_validator(mode="after")
     def _one_start(self) -> "Solve":

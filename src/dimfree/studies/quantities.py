@@ -24,7 +24,10 @@ class Quantity:
 def quantities(description: Description) -> list[Quantity]:
     """What is kept of each cell, the quantity that `target_error` is about first."""
     found = []
-    for name, meaning in _MEANINGS.get(description.compute.name, _own(description)).items():
+    meanings = _MEANINGS.get(description.compute.name, _own(description))
+    if observed := getattr(description.compute, "observe", None):
+        meanings = meanings | {observed: f"mean {observed} over fresh samples at alpha"}
+    for name, meaning in meanings.items():
         found.append(Quantity(name, meaning))
         if is_random(description) and name not in _WITHOUT_ERROR:
             found.append(Quantity(f"{name}_error", f"standard error of {name}"))

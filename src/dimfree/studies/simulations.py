@@ -30,11 +30,12 @@ class Run(eqx.Module):
 
 
 class Seen(eqx.Module):
-    """What is looked at and kept of a run: how far the risk is below the level, the overlap, and the steps left."""
+    """What is looked at and kept of a run: how far the risk is below the level, the overlap, steps left, the State."""
 
     below: Float[Array, "*runs"]
     squared_overlap: Float[Array, "*runs"]
     steps_left: Int[Array, "*runs"]
+    state: State
 
 
 class Job(eqx.Module):
@@ -48,8 +49,10 @@ class Job(eqx.Module):
     keys: Any
 
 
-def simulate_cells(job: Job, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def simulate_cells(job: Job, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, State]:
     """All runs to their end: outcome, alpha of the end, risk below the level and squared overlap, (cells, runs) each.
+
+    The last are the States of all runs, one cell after the other.
 
     A run ends when its risk has fallen to the level of its cell, diverges, or has made the steps of its cell.
     """
@@ -73,6 +76,7 @@ def simulate_cells(job: Job, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
         np.asarray(ended).reshape(shape) * batch / d,
         np.asarray(seen.below).reshape(shape),
         np.asarray(seen.squared_overlap).reshape(shape),
+        seen.state,
     )
 
 
@@ -107,7 +111,7 @@ def _loop(job: Job, d: Float[Array, ""]) -> Loop:
     batch = job.algorithms.batch_size
 
     def see(problem, state, level, steps_left):
-        return Seen(level - problem.risk(state), jnp.sum(state.M**2), steps_left)
+        return Seen(level - problem.risk(state), jnp.sum(state.M**2), steps_left, state)
 
     def load(run):
         problem, algorithm, level, steps = jax.tree.map(
