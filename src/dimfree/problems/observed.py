@@ -92,8 +92,9 @@ class Observed(FieldProblem):
     **Arguments:**
 
     - `problem`: what is observed.
-    - `function`: JAX function of student fields `(p,)`, teacher fields `(k,)`, a standard normal number, the readout
-      and, if it takes it and inputs have one, the label of the sample, to a number or a truth value.
+    - `function`: JAX function of student fields `(p,)`, teacher fields `(k,)` (a row of them for each input, where a
+      sample is several), a standard normal number, the readout and, if it takes it and inputs have one, the label of
+      the sample, to a number or a truth value.
     """
 
     of: FieldProblem
@@ -106,19 +107,22 @@ class Observed(FieldProblem):
 
     def __init__(self, problem: FieldProblem, function: Callable):
         p, k, self.of, self.readout = problem.width, problem.teacher_width, problem, problem.readout
+        self.tokens, self.correlations = problem.tokens, problem.correlations
+        rows = () if self.tokens is None else (self.tokens,)
         # A readout of ones stands for any: shapes and kinks do not depend on its values, which may be traced here.
         readout = None if self.readout is None else np.ones(self.readout.shape)
         label = problem.inputs.label(0)
         called = getattr(function, "__wrapped__", function)
         labels = () if label is None or not _takes(called, 5) else (np.ones(label.shape),)
         self.sees_label = bool(labels)
-        given = (np.zeros(p), np.zeros(k), np.zeros(()), readout, *labels)
+        given = (np.zeros((*rows, p)), np.zeros((*rows, k)), np.zeros(()), readout, *labels)
         self.function = as_function(function, *given)
-        words = f"student fields ({p},), teacher fields ({k},), a noise number"
+        words = f"student fields {given[0].shape}, teacher fields {given[1].shape}, a noise number"
         words += ", no readout (None)" if readout is None else f", a readout of shape {readout.shape}"
         words += f" and a label of shape {labels[0].shape}" if labels else ""
-        of_fields = _OfFields(self.function, p, k, readout, *labels)
-        self.smooth = probe(of_fields, p + k + 1, name="The function to observe", arguments=words)
+        of_fields = _OfFields(self.function, rows, p, readout, *labels)
+        fields = self.inputs_per_sample * (p + k)
+        self.smooth = probe(of_fields, fields + 1, name="The function to observe", arguments=words)
         program = jax.make_jaxpr(lambda *arguments: self.function(*arguments))(*given).jaxpr
         used = {id(number) for step in program.eqns for number in step.invars} | set(map(id, program.outvars))
         self._sees_teacher, self.sees_noise = (id(program.invars[number]) in used for number in (1, 2))
@@ -179,15 +183,15 @@ class _OfFields(eqx.Module):
     """A function of a sample as one of all its fields and of the noise, in one array."""
 
     function: Function
+    rows: tuple[int, ...] = eqx.field(static=True)
     p: int = eqx.field(static=True)
-    k: int = eqx.field(static=True)
     readout: Float[np.ndarray, " n"] | None
     label: Float[np.ndarray, "*label"] | None = None
 
     def __call__(self, fields: Any) -> Any:
-        p, k = self.p, self.k
         labels = () if self.label is None else (self.label,)
-        found = self.function(fields[:p], fields[p : p + k], fields[p + k], self.readout, *labels)
+        seen = fields[:-1].reshape(*self.rows, -1)
+        found = self.function(seen[..., : self.p], seen[..., self.p :], fields[-1], self.readout, *labels)
         return jnp.asarray(found, float) if jnp.ndim(found) == 0 else found
 
 

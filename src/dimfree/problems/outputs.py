@@ -195,6 +195,10 @@ class MultiOutput(Taught):
             jnp.where(target > 0, 1.0, 0.0) if self.outputs == 1 else jax.nn.one_hot(jnp.argmax(target), self.outputs)
         )
 
+    @property
+    def classifies(self) -> bool:
+        return self.labels != "outputs"
+
     def correct(self, student, teacher, noise, readout, label=None) -> Float[Array, ""]:
         """One where the largest output is that of the largest target (with one output: of the same sign), else zero."""
         output, target = self.output(student, readout), self.target(teacher)
