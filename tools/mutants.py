@@ -118,8 +118,8 @@ MUTANTS = (
     Mutant(
         "clusters have no mean in the simulation",
         "problems/inputs.py",
-        "return self._inputs(self.shape.seen(normals, component, teachers), component, teachers)",
-        "return self._inputs(self.shape.seen(normals, component, teachers), component, 0 * teachers)",
+        "return super().seen(normals, component, teachers) + self.means[component] @ teachers",
+        "return super().seen(normals, component, teachers) + 0 * self.means[component] @ teachers",
         f"{SQUARE} {LAW}",
     ),
     Mutant(
