@@ -42,6 +42,7 @@ SPECTRUM = "tests/test_spectrum.py"
 COORDINATES = "tests/test_coordinate_wise.py"
 OUTPUTS = "tests/test_outputs.py"
 TOKENS = "tests/test_tokens.py"
+TASKS = "tests/test_tasks.py"
 MUTANTS = (
     # A step on overlaps.
     Mutant(
@@ -662,6 +663,28 @@ MUTANTS = (
         "products = slopes.T @ student, slopes.T @ teacher, slopes.T @ self",
         "products = slopes[:1].T @ student[:1], slopes[:1].T @ teacher[:1], slopes.T @ self",
         f"{TOKENS}::test_the_gradient_of_correlated_inputs_is_as_long_as_on_vectors",
+    ),
+    # Several tasks.
+    Mutant(
+        "the variance of a task's inputs is lost in the second order",
+        "problems/tasks.py",
+        "square=variance * moments.square,",
+        "square=moments.square,",
+        f"{TASKS} -k averages",
+    ),
+    Mutant(
+        "a task sees the first teachers, not its own, in the pull on all",
+        "problems/tasks.py",
+        "with_all = jnp.concatenate([state.M, self.view(number) @ state.P])",
+        "with_all = jnp.concatenate([state.M, state.P[: task.teacher_width]])",
+        f"{TASKS} -k averages",
+    ),
+    Mutant(
+        "the end of a study is measured by the first task",
+        "studies/computations.py",
+        "return problem.at(alpha).risk(final), jnp.sum",
+        "return problem.risk(final), jnp.sum",
+        f"{TASKS} -k settings_are_axes",
     ),
 )
 
