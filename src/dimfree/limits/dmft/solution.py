@@ -1,6 +1,7 @@
 """What the populations of a theory say together, and with which errors."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -56,10 +57,10 @@ class DMFTSolution(Trajectory):
         errors = {f"{name}[0,0]": self.standard_error[name] for name in ("M", "Q")}
         return errors | {"risk": spread / np.sqrt(completed.sum())}
 
-    def to_xarray(self) -> "xarray.Dataset":
+    def to_xarray(self, observe: Sequence[str] = ()) -> "xarray.Dataset":
         """The Dataset of a [`Trajectory`], with the standard errors as `M_error`, `Q_error`, `training_loss_error`."""
         errors = {f"{name}_error": ("time", error) for name, error in self.standard_error.items()}
-        return super().to_xarray().assign(errors)
+        return super().to_xarray(observe).assign(errors)
 
     def __repr__(self) -> str:
         if not is_concrete(self):
