@@ -8,7 +8,7 @@ import pytest
 import dimfree
 from dimfree import InvalidInput, LocalFields, OnlineSGD, Spectrum, State, registry
 from dimfree.cli.problem_options import stated
-from dimfree.gaussian.rules import Averaging, UnorderedHermite
+from dimfree.gaussian.rules import Averaging, UnorderedHermite, unordered_hermite
 from dimfree.problems import Draws
 from dimfree.simulation.vectors import advance
 
@@ -185,6 +185,11 @@ def test_sets_of_nodes_are_better_than_they_say():
         state = dimfree.random_state(limits[0].problem, 4, key=jax.random.key(seed), norm=0.6 + 0.1 * seed)
         exact, found = (np.asarray(limit.coordinates.pack(limit.drift(0.0, state))) for limit in limits)
         assert np.max(np.abs(found - exact)) < float(limits[1].expectation_error(state)) < 0.05, seed
+
+
+def test_one_field_of_each_input_has_no_sets_of_nodes():
+    assert unordered_hermite(3, 1, 1e-6) is None
+    assert unordered_hermite(3, 2, 1e-6) is not None
 
 
 REFUSED = {

@@ -130,7 +130,7 @@ class UnorderedHermite(eqx.Module):
     def turned(self, nodes: Float[np.ndarray, "n dimension"], replica: Int[Array, ""]) -> Float[Array, "n dimension"]:
         """The nodes turned about zero, the same for each input, another way for each replica: as exact as they were."""
         fields = nodes.shape[1] // self.inputs
-        turns = [scipy.stats.special_ortho_group(max(2, fields), seed=seed).rvs() for seed in range(SCRAMBLINGS + 1)]
+        turns = [scipy.stats.special_ortho_group(fields, seed=seed).rvs() for seed in range(SCRAMBLINGS + 1)]
         turn = jnp.asarray(np.stack(turns))[replica]
         return (jnp.asarray(nodes).reshape(-1, self.inputs, fields) @ turn).reshape(nodes.shape)
 
@@ -227,7 +227,8 @@ def bound_on_error(distances: list[Float[Array, ""]], rule: object, size: Float[
     - `size`: that of what is averaged, which may be much larger than its mean.
     """
     if isinstance(rule, UnorderedHermite):
-        return 2 * jnp.max(jnp.stack(distances)) + 20 * _LEFT_OUT * size  # what is left out is far away, and large
+        # The sets left out are the same however nodes are turned; they lie far out, where slopes and fields are large.
+        return 2 * jnp.max(jnp.stack(distances)) + 20 * _LEFT_OUT * size
     if isinstance(rule, Sobol):
         return _DISTANCES * jnp.max(jnp.stack(distances))
     # What the ends of a grid leave out is the same on both.
@@ -270,6 +271,8 @@ def _unordered(nodes: int, inputs: int, fields: int):
 @functools.lru_cache(maxsize=64)
 def unordered_hermite(inputs: int, fields: int, tolerance: float) -> UnorderedHermite | None:
     """The finest such rule that costs about as much as Sobol points do, if it is fine enough to be better."""
+    if fields < 2:  # there is no way to turn the nodes, and so no estimate of the error
+        return None
     most, least = (4 * _SOBOL, 8) if tolerance < 1e-5 else (_SOBOL, 6)
     for nodes in range(_MOST_NODES, least - 1, -1):
         rule = UnorderedHermite(nodes, inputs)

@@ -31,6 +31,7 @@ from ..state import State
 from .base import Draws, Moments, Problem, covariance_of_linear, frames, is_bounded
 from .inputs import MEANS, Clusters, Inputs, Spectrum, StandardInputs
 
+_POINTS_OF_TOKENS = 2**16
 _NOISE_NODES = 32  # for the noise, where it is not known how many are exact
 
 
@@ -254,7 +255,9 @@ class FieldProblem(Problem):
         if smooth and self.exchangeable and self.tokens is not None:
             unordered = unordered_hermite(self.tokens, dimension // self.tokens, tolerance)
         if not smooth or dimension > MOST_FIELDS:
-            return unordered or choose_rule(dimension, None, tolerance)
+            # The fields of several inputs act together, and points miss more of that than of sums over neurons.
+            many = None if self.tokens is None else Sobol(_POINTS_OF_TOKENS)
+            return unordered or many or choose_rule(dimension, None, tolerance)
         degree = self.degree
         # Slopes have a degree less and enter to this power: half as many nodes as their degree are exact. The rest is
         # for fields that they are multiplied with.
