@@ -67,7 +67,8 @@ def test_the_version_is_that_of_the_package():
 def test_names_have_two_spellings():
     assert [dashed(name) for name in stated_names("problem")] == [
         "two-layer", "phase-retrieval", "single-index", "multi-output", "mixture", "mixture-binary", "mixture-xor",
-        "tasks-switching", "tasks-drifting", "tasks-curriculum", "spiked-tensor",
+        "tasks-switching", "tasks-drifting", "tasks-curriculum", "sequence-index", "attention", "contrastive-pair",
+        "spiked-tensor",
     ]  # fmt: skip
     assert [dashed(name) for name in stated_names("algorithm")][:3] == ["online-sgd", "momentum", "heavy-ball"]
     for home in ("problem", "algorithm"):
@@ -83,6 +84,8 @@ ENOUGH = {
     "tasks-switching": {"similarity": 0.6, "switch": 40.0, "heads": True},
     "tasks-drifting": {"drift": 0.1},
     "tasks-curriculum": {"switch": 40.0, "variances": "1,4"},
+    "sequence-index": {"link": "softmax", "tokens": 3},
+    "attention": {"tokens": 2, "rank": 2, "tied": False},
     "spiked-tensor": {"order": 3, "snr": 2.0},
 }
 IN_A_FILE = ("mixture", "multi-output")
