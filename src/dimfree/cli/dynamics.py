@@ -309,7 +309,10 @@ def _observed(problem: "Problem", quantity: str) -> tuple[str, ...]:
     if quantity == "risk":
         return ()
     if not problem.classifies:
-        raise invalid(f"--quantity accuracy was given, but {problem!r} has no classes; take a mixture.")
+        raise invalid(
+            f"--quantity accuracy was given, but {problem!r} has no classes; take a mixture, or a multi-output with "
+            "the cross-entropy."
+        )
     return (quantity,)
 
 

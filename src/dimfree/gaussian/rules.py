@@ -274,13 +274,13 @@ def unordered_hermite(inputs: int, fields: int, tolerance: float) -> UnorderedHe
     if fields < 2:  # there is no way to turn the nodes, and so no estimate of the error
         return None
     most, least = (4 * _SOBOL, 8) if tolerance < 1e-5 else (_SOBOL, 6)
-    for nodes in range(_MOST_NODES, least - 1, -1):
+    finest = None
+    for nodes in range(least, _MOST_NODES + 1):  # upwards: sets of more nodes take much longer to list
         rule = UnorderedHermite(nodes, inputs)
-        if math.comb(nodes**fields + inputs - 1, inputs) > _MOST_SETS:
-            continue
-        if len(rule.points(inputs * fields)[1]) <= most:
-            return rule
-    return None
+        if math.comb(nodes**fields + inputs - 1, inputs) > _MOST_SETS or len(rule.points(inputs * fields)[1]) > most:
+            break
+        finest = rule
+    return finest
 
 
 _LEFT_OUT, _MOST_SETS, _MOST_NODES = 1e-7, 2**20, 24

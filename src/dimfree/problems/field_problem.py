@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from ..errors import InvalidInput, check_finite, is_concrete, positive_integer, real_array, require, shown
+from ..errors import InvalidInput, shown
 from ..gaussian.factor import psd_factor
 from ..gaussian.means import FieldRule, gaussian_mean
 from ..gaussian.resolution import FEW_POINTS, Features, Resolution, loss_resolution, polynomial_degree
@@ -47,36 +46,6 @@ class Sample(eqx.Module):
     readout: Float[Array, " n"] | None
     label: Float[Array, "*label"] | None
     variance: Float[Array, ""]
-
-
-def as_tokens(tokens: Any) -> tuple[int | None, Float[Array, "L L"] | None]:
-    """What a user says of the inputs of a sample: None for one, how many independent ones, or their correlations.
-
-    **Returns** how many there are, and their correlations, each None where there is nothing to say.
-    """
-    if tokens is None:
-        return None, None
-    if np.ndim(tokens) == 0:
-        return positive_integer(tokens, "tokens"), None
-    matrix = jnp.asarray(real_array(tokens, "tokens"))
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise InvalidInput(
-            f"tokens has shape {matrix.shape}; give how many inputs a sample is, or their correlations, shape (L, L)."
-        )
-    check_finite(matrix, "tokens")
-    if is_concrete(matrix):
-        values = np.asarray(matrix)
-        require(np.abs(values - values.T) < 1e-12, f"tokens = {shown(tokens)} was given; correlations are symmetric.")
-        require(
-            np.abs(np.diagonal(values) - 1) < 1e-12,
-            f"tokens = {shown(tokens)} was given; the correlation of an input with itself is 1.",
-        )
-        least = np.linalg.eigvalsh(values)[0]
-        require(
-            least > -1e-12,
-            f"tokens = {shown(tokens)} was given; no inputs have these correlations (eigenvalue {least:.3g}).",
-        )
-    return matrix.shape[0], matrix
 
 
 class FieldProblem(Problem):
@@ -125,6 +94,11 @@ class FieldProblem(Problem):
     @property
     def inputs_per_sample(self) -> int:
         return self.tokens or 1
+
+    @property
+    def given_tokens(self) -> Any:
+        """What `as_tokens` was given: None, how many inputs a sample is, or their correlations."""
+        return self.tokens if self.correlations is None else self.correlations
 
     @property
     def exchangeable(self) -> bool:
@@ -251,13 +225,10 @@ class FieldProblem(Problem):
         return FieldRule(chosen, noise_nodes, smooth, averaging.replica)
 
     def _chosen_rule(self, tolerance: float, dimension: int, power: int, smooth: bool) -> AnyRule:
-        unordered = None
-        if smooth and self.exchangeable and self.tokens is not None:
-            unordered = unordered_hermite(self.tokens, dimension // self.tokens, tolerance)
         if not smooth or dimension > MOST_FIELDS:
             # The fields of several inputs act together, and points miss more of that than of sums over neurons.
-            many = None if self.tokens is None else Sobol(_POINTS_OF_TOKENS)
-            return unordered or many or choose_rule(dimension, None, tolerance)
+            many = choose_rule(dimension, None, tolerance) if self.tokens is None else Sobol(_POINTS_OF_TOKENS)
+            return self._unordered_rule(tolerance, dimension, smooth) or many
         degree = self.degree
         # Slopes have a degree less and enter to this power: half as many nodes as their degree are exact. The rest is
         # for fields that they are multiplied with.
@@ -265,7 +236,15 @@ class FieldProblem(Problem):
         if nodes is not None and nodes**dimension <= FEW_POINTS:
             return GaussHermite(nodes)
         chosen = choose_rule(dimension, self.resolution(tolerance, power), tolerance)
-        return unordered if unordered is not None and isinstance(chosen, Sobol) else chosen
+        if not isinstance(chosen, Sobol):
+            return chosen
+        return self._unordered_rule(tolerance, dimension, smooth) or chosen
+
+    def _unordered_rule(self, tolerance: float, dimension: int, smooth: bool) -> UnorderedHermite | None:
+        """The rule for a loss that does not see the order of the inputs of a sample, where it is one and has one."""
+        if self.tokens is None or not (smooth and self.exchangeable):
+            return None
+        return unordered_hermite(self.tokens, dimension // self.tokens, tolerance)
 
     @property
     def degree(self) -> int | None:

@@ -547,3 +547,17 @@ class Clusters(Components):
     def vectors(self, normals, component, teachers):
         drawn = super().vectors(normals, component, teachers)
         return drawn + self.means[component] @ (teachers / normals.shape[-1] ** 0.5)
+
+
+def as_probabilities(given: Any, number: int, of: str, name: str = "probabilities") -> Float[Array, " c"]:
+    """Probabilities of so many clusters, tasks, ...: equal if left out, or an error that calls them by their name."""
+    array = jnp.asarray(real_array(np.full(number, 1 / number) if given is None else given, name))
+    if array.shape != (number,):
+        raise InvalidInput(f"{name} has shape {array.shape}; give one for each of {number} {of}.")
+    if is_concrete(array):
+        require(np.asarray(array) >= 0, f"{name} = {given} was given; they may not be negative.")
+        require(
+            abs(float(array.sum()) - 1) < 1e-9,
+            f"{name} = {given} was given; they must sum to 1, not {float(array.sum()):g}.",
+        )
+    return array

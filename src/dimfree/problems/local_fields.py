@@ -15,7 +15,8 @@ from ..errors import check_finite, neurons, real_array
 from ..functions import Function, as_function
 from ..gaussian.probing import is_unordered, probe
 from ..printing import as_call
-from .field_problem import FieldProblem, as_tokens, features_of
+from .field_problem import FieldProblem, features_of
+from .tokens import as_tokens
 
 _MOMENTS = 0.0, 1.0, 10.0, 100.0, 1000.0  # at which a loss that changes is tried
 
@@ -124,8 +125,7 @@ class LocalFields(FieldProblem):
         return eqx.tree_at(lambda problem: problem.alpha, self, jnp.asarray(alpha, float))
 
     def __repr__(self) -> str:
-        given = self.tokens if self.correlations is None else self.correlations
-        tokens = {} if given is None else {"tokens": given}
+        tokens = {} if self.tokens is None else {"tokens": self.given_tokens}
         return as_call(
             self,
             loss=self.sample_loss,

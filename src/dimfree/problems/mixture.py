@@ -21,7 +21,7 @@ from ..printing import as_call
 from ..state import State
 from .base import Moments
 from .field_problem import FieldProblem, features_of
-from .inputs import Clusters
+from .inputs import Clusters, as_probabilities
 from .two_layer import Normalisation, scale_of
 
 
@@ -111,7 +111,9 @@ class Mixture(FieldProblem):
         check_finite(means, "means")
         number = means.shape[0]
         labels = _as_labels(labels, number, loss)
-        self.clusters = Clusters(_as_probabilities(probabilities, number), means, _as_variances(snr, number), labels)
+        self.clusters = Clusters(
+            as_probabilities(probabilities, number, "clusters"), means, _as_variances(snr, number), labels
+        )
         label = np.ones(self.outputs)
         self.output_loss = as_function(_as_loss(loss), label, label)
         if self._is_small_relu:
@@ -388,20 +390,6 @@ def _as_labels(labels, number: int, loss) -> Float[Array, "c *outputs"]:
         if values.max() > 1:
             return jax.nn.one_hot(values.astype(int), int(values.max()) + 1)
     return labels
-
-
-def _as_probabilities(probabilities, number: int) -> Float[Array, " c"]:
-    given = np.full(number, 1 / number) if probabilities is None else probabilities
-    array = jnp.asarray(real_array(given, "probabilities"))
-    if array.shape != (number,):
-        raise InvalidInput(f"probabilities has shape {array.shape}; give one for each of {number} clusters.")
-    if is_concrete(array):
-        require(np.asarray(array) >= 0, f"probabilities = {probabilities} was given; they may not be negative.")
-        require(
-            abs(float(array.sum()) - 1) < 1e-9,
-            f"probabilities = {probabilities} was given; they must sum to 1, not {float(array.sum()):g}.",
-        )
-    return array
 
 
 def _as_variances(snr, number: int) -> Float[Array, " c"] | None:

@@ -19,7 +19,7 @@ from ..printing import as_call
 from ..state import STUDENTS, TEACHERS, State
 from .base import Moments
 from .field_problem import FieldProblem
-from .inputs import Components, StandardInputs
+from .inputs import Components, StandardInputs, as_probabilities
 from .two_layer import TwoLayer
 
 
@@ -445,18 +445,6 @@ def _as_chances(switches: Any, probabilities: Any, number: int) -> tuple[Any, An
         if shape != (number,):
             raise InvalidInput(f"probabilities gives an array of shape {shape}; there are {number} tasks.")
         for alpha in (0.0, 1.0, 10.0, 100.0):
-            _check_chances(function(jnp.asarray(alpha)), f"probabilities at alpha = {alpha:g}")
+            as_probabilities(function(jnp.asarray(alpha)), number, "tasks", f"probabilities at alpha = {alpha:g}")
         return None, function
-    given = np.full(number, 1 / number) if probabilities is None else probabilities
-    array = jnp.asarray(real_array(given, "probabilities"))
-    if array.shape != (number,):
-        raise InvalidInput(f"probabilities has shape {array.shape}; give one for each of {number} tasks.")
-    _check_chances(array, "probabilities")
-    return None, array
-
-
-def _check_chances(array: Array, name: str) -> None:
-    if is_concrete(array):
-        values = np.asarray(array)
-        good = (values >= 0).all() and abs(values.sum() - 1) < 1e-9
-        require(good, f"{name} = {values.tolist()}: they may not be negative, and sum to 1.")
+    return None, as_probabilities(probabilities, number, "tasks")

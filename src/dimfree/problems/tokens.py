@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from ..errors import (
     InvalidInput,
+    check_finite,
     is_concrete,
     neurons,
     nonnegative_number,
@@ -22,7 +23,7 @@ from ..errors import (
 from ..functions import Function, as_function
 from ..gaussian.probing import is_unordered, probe
 from ..printing import as_call
-from .field_problem import FieldProblem, as_tokens, features_of
+from .field_problem import FieldProblem, features_of
 
 
 def _softmax(fields: Float[Array, "L n"]) -> Float[Array, ""]:
@@ -117,7 +118,7 @@ class SequenceIndex(FieldProblem):
 
     def __repr__(self) -> str:
         names = {as_function(function).recipe: name for name, function in _LINKS.items()}
-        own = {"link": names.get(self.link.recipe, self.link), "tokens": _given(self)}
+        own = {"link": names.get(self.link.recipe, self.link), "tokens": self.given_tokens}
         return as_call(self, **own, width=self.width, teacher_width=self.teacher_width, noise=self.noise)
 
     @property
@@ -189,7 +190,7 @@ class Attention(FieldProblem):
         self.tied = tied
 
     def __repr__(self) -> str:
-        return as_call(self, tokens=_given(self), rank=self.rank, teacher_rank=self.teacher_rank, tied=self.tied)
+        return as_call(self, tokens=self.given_tokens, rank=self.rank, teacher_rank=self.teacher_rank, tied=self.tied)
 
     @property
     def width(self) -> int:
@@ -317,16 +318,42 @@ class ContrastivePair(FieldProblem):
         return self.pair_loss(similarity, teacher[0] @ teacher[1] / self.teacher_width**0.5)
 
 
+def as_tokens(tokens: Any) -> tuple[int | None, Float[Array, "L L"] | None]:
+    """What a user says of the inputs of a sample: None for one, how many independent ones, or their correlations.
+
+    **Returns** how many there are, and their correlations, each None where there is nothing to say.
+    """
+    if tokens is None:
+        return None, None
+    if np.ndim(tokens) == 0:
+        return positive_integer(tokens, "tokens"), None
+    matrix = jnp.asarray(real_array(tokens, "tokens"))
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise InvalidInput(
+            f"tokens has shape {matrix.shape}; give how many inputs a sample is, or their correlations, shape (L, L)."
+        )
+    check_finite(matrix, "tokens")
+    if is_concrete(matrix):
+        values = np.asarray(matrix)
+        require(np.abs(values - values.T) < 1e-12, f"tokens = {shown(tokens)} was given; correlations are symmetric.")
+        require(
+            np.abs(np.diagonal(values) - 1) < 1e-12,
+            f"tokens = {shown(tokens)} was given; the correlation of an input with itself is 1.",
+        )
+        least = np.linalg.eigvalsh(values)[0]
+        require(
+            least > -1e-12,
+            f"tokens = {shown(tokens)} was given; no inputs have these correlations (eigenvalue {least:.3g}).",
+        )
+    return matrix.shape[0], matrix
+
+
 def _several(tokens: Any) -> tuple[int, Float[Array, "L L"] | None]:
     """How many inputs a sample is, and their correlations, where it must be said."""
     number, correlations = as_tokens(tokens)
     if number is None:
         raise InvalidInput("tokens = None was given; say how many inputs a sample is, or give their correlations.")
     return number, correlations
-
-
-def _given(problem: FieldProblem) -> Any:
-    return problem.tokens if problem.correlations is None else problem.correlations
 
 
 class _OfRows(eqx.Module):

@@ -25,7 +25,8 @@ from ..gaussian.smoothing import exact_nodes
 from ..printing import as_call
 from ..state import State, WideState
 from .base import Moments
-from .field_problem import FieldProblem, as_tokens
+from .field_problem import FieldProblem
+from .tokens import as_tokens
 from .wide import wide_risk
 
 Normalisation = Literal["mean", "sqrt", "sum"]
@@ -330,14 +331,14 @@ class TwoLayer(Network, Taught):
             self.teacher_readout,
             self.normalisation,
             self.teacher_activation,
-            self.tokens if self.correlations is None else self.correlations,
+            self.given_tokens,
         )
 
     def __repr__(self) -> str:
         """As it would be written; the teachers' activation only where it is another."""
         own: dict[str, Any] = {} if self.one_activation else {"teacher_activation": self.teacher_activation}
         if self.tokens is not None:
-            own["tokens"] = self.tokens if self.correlations is None else self.correlations
+            own["tokens"] = self.given_tokens
         names = ("width", "teacher_width", "activation", "normalisation", "noise", "readout", "teacher_readout")
         return as_call(self, **{name: getattr(self, name) for name in names}, **own)
 
