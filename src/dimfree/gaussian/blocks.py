@@ -28,9 +28,8 @@ def sum_over_blocks(function: Callable[..., PyTree], points: tuple[Any, ...], bl
         return jnp.asarray(padded.reshape(blocks, -1, *array.shape[1:]))
 
     parts = tuple(split(array) for array in points)
-    total, _ = jax.lax.scan(
-        lambda carry, part: (jax.tree.map(jnp.add, carry, function(*part)), None),
-        function(*(part[0] for part in parts)),
-        tuple(part[1:] for part in parts),
+    nothing = jax.tree.map(
+        lambda made: jnp.zeros(made.shape, made.dtype), jax.eval_shape(function, *(part[0] for part in parts))
     )
+    total, _ = jax.lax.scan(lambda carry, part: (jax.tree.map(jnp.add, carry, function(*part)), None), nothing, parts)
     return total

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ..errors import InvalidInput, shown
 from ..gaussian.factor import psd_factor
-from ..gaussian.means import FieldRule, gaussian_mean
+from ..gaussian.means import FieldRule, gaussian_mean, mean_over_noise
 from ..gaussian.resolution import FEW_POINTS, Features, Resolution, loss_resolution, polynomial_degree
 from ..gaussian.rules import (
     MOST_FIELDS,
@@ -295,7 +295,7 @@ class FieldProblem(Problem):
             center = mean[: self.width] if reduced and mean is not None else mean
             if points:
                 # A sum, to be differentiated as one: there is no density whose derivative could be taken instead.
-                return _mean_over_noise(of_fields, center, numbers, field_rule)
+                return mean_over_noise(of_fields, center, numbers, field_rule.noise_nodes or _NOISE_NODES)
             return gaussian_mean(of_fields, variance * covariance, numbers, field_rule, mean=center)
 
         if along_means:
@@ -523,13 +523,6 @@ def by_token(problem: FieldProblem, fields: Float[Array, " n"]) -> Float[Array, 
 def split_fields(problem: Problem, fields: Float[Array, "... r"]):
     """Student and teacher fields."""
     return fields[..., : problem.width], fields[..., problem.width :]
-
-
-def _mean_over_noise(of_fields, fields, parameters, rule: FieldRule):
-    """The mean over the noise alone."""
-    _, noise, weights = FieldRule(GaussHermite(1), rule.noise_nodes or _NOISE_NODES, rule.smooth).points(1)
-    values = jax.vmap(of_fields, in_axes=(None, 0, None))(fields, jnp.asarray(noise), parameters)
-    return jax.tree.map(lambda value: jnp.tensordot(jnp.asarray(weights), value, axes=1), values)
 
 
 def _of_fields(function, fields, noise, parameters):

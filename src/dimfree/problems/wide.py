@@ -147,6 +147,6 @@ def _sums(problem: "Network", state: WideState, averaging: Averaging) -> _Sums:
             lambda: over(*map(jnp.asarray, rule.fewer().points(problem.teacher_width))),
             lambda: over(*map(jnp.asarray, rule.points(problem.teacher_width))),
         )
-    nodes, _, node_weights = FieldRule(rule, 1, problem.smooth, averaging.replica).points(problem.teacher_width)
+    nodes, node_weights = FieldRule(rule, 1, problem.smooth, averaging.replica).points(problem.teacher_width)
     blocks = -(-len(node_weights) * problem.width // _BLOCK_NUMBERS)
     return sum_over_blocks(over, (nodes, node_weights), blocks)
