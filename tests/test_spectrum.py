@@ -10,6 +10,7 @@ import scipy.stats
 
 import dimfree
 from dimfree import InvalidInput, Spectrum
+from dimfree.simulation.mean import mean_states
 
 THREE = Spectrum([4.0, 1.0, 0.25], [0.1, 0.3, 0.6])
 SGD = dimfree.OnlineSGD(0.4, batch_size=2, ridge=0.2)
@@ -178,6 +179,36 @@ def test_least_squares_has_its_exact_mean(batch):
         risks = np.asarray(runs.risk)[:, -1]
         assert abs(risks.mean() - expected) < 4 * risks.std() / np.sqrt(len(risks))
     assert abs(float(dimfree.solve(dimfree.ode(problem, algorithm), start, alpha).risk[-1]) / expected - 1) > 0.01
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "largest"),
+    [
+        (dimfree.OnlineSGD(0.4), 1e-9),
+        (dimfree.OnlineSGD(lambda alpha: 0.4 / (1 + alpha)), 1e-6),
+        (dimfree.Momentum(0.4, 0.1, lambda alpha: 4 / (1 + alpha)), 1e-7),
+    ],
+    ids=["SGD", "decaying", "momentum"],
+)
+def test_leaps_of_a_mean_are_its_single_steps(algorithm, largest):
+    """Many steps at once against one by one, where the largest eigenvalue is 2,500 times the smallest."""
+    d = 50
+    eigenvalues, teacher = np.arange(1.0, d + 1) ** -2, np.arange(1.0, d + 1) ** -1.5
+    problem = dimfree.TwoLayer(1, 1, activation="linear", noise=0.01).with_inputs(Spectrum(d * eigenvalues))
+    P = (teacher / d)[:, None, None]
+    start = dimfree.random_state(problem, d, key=jax.random.key(0), norm=0.0, P=P)
+    steps = np.array([0, 4096])
+
+    def last(resolution):
+        states = mean_states(problem, algorithm, algorithm.begin(start), d, steps, resolution)
+        return float(problem.risk(states)[-1])
+
+    single = last(10**9)
+    leaping = float(dimfree.exact_mean(problem, algorithm, start, d, steps / d).risk[-1])
+    assert leaping != single
+    assert abs(leaping / single - 1) < largest
+    if algorithm.changes:  # of second order: a sixteenth, or less
+        assert abs(leaping / single - 1) < abs(last(256) / single - 1) / 8
 
 
 @pytest.mark.slow

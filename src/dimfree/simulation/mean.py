@@ -37,6 +37,9 @@ def exact_mean(
     many dimensions, and of order one where few eigenvalues carry it: there runs differ from each other, and the
     [`ode`] is not their mean. The risk of a mean State is the mean risk.
 
+    The first 2,047 steps are made one by one. Later ones are made many at once, over which $\mathbb{E}[s s^\top]$
+    hardly changes; the relative error that this makes is below 1e-6. A billion steps take as long as thirty thousand.
+
     Holds for Gaussian inputs with any spectrum, any d, and algorithms without `sphere`.
 
     **Arguments:**
@@ -75,7 +78,7 @@ def exact_mean(
     begin = check_start(problem, start, trained=False)
     check_state(begin, sphere=False)
     check_rank(begin, problem.inputs, d)
-    states = _means(problem, algorithm, algorithm.begin(begin), jnp.asarray(d, float), jnp.asarray(save_steps))
+    states = mean_states(problem, algorithm, algorithm.begin(begin), d, save_steps, _RESOLUTION)
     finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(states))
     if not finite:
         raise InvalidInput(
@@ -92,39 +95,168 @@ def exact_mean(
     )
 
 
+def _leaps(save_steps: Int[np.ndarray, " times"], resolution: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How to come from one of these steps to the next, by powers of two.
+
+    None is longer than the part 1/resolution of the steps made before it, so that the first are single steps.
+
+    **Returns** the step that each leap begins with, the power of two that is its length, and how many leaps have been
+    made at each of the given steps.
+    """
+    begins, powers, done, now = [], [], [], 0
+    for end in save_steps.tolist():
+        while now < end:
+            power = max(1, min(now // resolution, end - now)).bit_length() - 1
+            begins.append(now)
+            powers.append(power)
+            now += 1 << power
+        done.append(len(begins))
+    return np.array(begins, float), np.array(powers, int), np.array(done)
+
+
+_RESOLUTION = 1024  # of `exact_mean`: leaps change a mean by less than 1e-6 of it
+
+
+def mean_states(
+    problem: FieldProblem,
+    algorithm: OnlineAlgorithm,
+    start: State,
+    d: float,
+    save_steps: Int[np.ndarray, " times"],
+    resolution: int,
+) -> State:
+    """Mean States after so many steps, with the algorithm's own vectors at the start."""
+    begins, powers, done = _leaps(save_steps, resolution)
+    most = int(powers.max(initial=0))
+    return _means(problem, algorithm, start, jnp.asarray(d, float), *map(jnp.asarray, (begins, powers, done)), most)
+
+
 @eqx.filter_jit
 def _means(
     problem: FieldProblem,
     algorithm: OnlineAlgorithm,
     start: State,
     d: Float[Array, ""],
-    save_steps: Int[Array, " times"],
+    begins: Float[Array, " leaps"],
+    powers: Int[Array, " leaps"],
+    done: Int[Array, " times"],
+    most: int,
 ) -> State:
-    batch = algorithm.batch_size
+    r"""Mean States after so many leaps.
 
-    def step(number, state: State) -> State:
-        alpha = number * batch / d
-        moments = _mean_moments(problem, algorithm.seen(state, alpha)[0], batch, d)
-        return algorithm.step(state, moments, 1 / d, alpha)
+    Given $B = \mathbb{E}[s s^\top]$, a step is an affine map of each block by itself. In a leap B is linear in time,
+    and ends as the State that it leads to says, which is a linear equation for its slope. Then many steps are one
+    power of a matrix that acts on the block, B, its slope and 1.
+    """
+    step = _LinearStep(problem, algorithm, start, d)
+    count = step.products.shape[0]
+    inner = step.size, count
+
+    def repeated(matrix, power):
+        return jax.lax.fori_loop(0, power, lambda _, found: found @ found, matrix)
+
+    if algorithm.changes:
+
+        def matrices(begin, power):
+            return repeated(step.matrix(begin + (2.0**power - 1) / 2), power)
+
+    else:
+        once = step.matrix(jnp.zeros(()))
+        table = jax.lax.scan(lambda matrix, _: (matrix @ matrix, matrix), once, length=most + 1)[1]
+
+        def matrices(begin, power):
+            return table[power]
+
+    def leap(number, blocks):
+        matrix, length = matrices(begins[number], powers[number]), 2.0 ** powers[number]
+        from_block, from_products, from_slope, rest = jnp.split(
+            matrix[:, : inner[0], :], np.cumsum([inner[0], count, count]), axis=-1
+        )
+        products = step.products_of(blocks, begins[number])
+        unbent = jnp.einsum("bij,bj->bi", from_block, blocks) + from_products @ products + rest[..., 0]
+        reached, of_overlaps = jax.linearize(lambda end: step.products_of(end, begins[number] + length), unbent)
+        bent = jax.vmap(of_overlaps, 2, 1)(from_slope)
+        slope = jnp.linalg.solve(length * jnp.eye(count) - bent, reached - products)
+        return unbent + from_slope @ slope
 
     def interval(carry, end):
-        now, state = carry
-        state = jax.lax.fori_loop(now, end, step, state)
-        return (end, state), state
+        now, blocks = carry
+        blocks = jax.lax.fori_loop(now, end, leap, blocks)
+        return (end, blocks), blocks
 
-    return jax.lax.scan(interval, (jnp.zeros_like(save_steps[0]), start), save_steps)[1]
+    first = jnp.zeros_like(done[0]), step.pack(start)
+    return jax.vmap(step.unpack)(jax.lax.scan(interval, first, done)[1])
 
 
-def _mean_moments(problem: FieldProblem, state: State, batch: int, d: Float[Array, ""]) -> Moments:
-    """The mean `Moments` of a batch in dimension d."""
-    inputs = problem.inputs
-    fields = inputs.fields(state)
-    moments = problem.mean_moments(fields, averaging(None, TOLERANCE))
-    sensitivity = problem.sensitivity(fields, moments)
-    found = inputs.in_blocks(moments, lambda: sensitivity, state)
-    spread = sensitivity @ state.grams(STUDENTS, TEACHERS) @ sensitivity.T
-    # In a block that has fewer dimensions than its fraction of d says, lengths are those that it has.
-    lengths = (inputs.sizes(d) / (inputs.fractions * d))[:, None, None]
-    square = lengths * jnp.broadcast_to(found.square, spread.shape) / batch
-    square = square + (batch + 1) / (batch * d) * inputs.eigenvalues[:, None, None] ** 2 * spread
-    return dataclasses.replace(found, square=square if found.square.ndim == 3 else square[0])
+class _LinearStep:
+    """The mean step of least squares in dimension d, as a matrix that acts on the overlaps of each block.
+
+    **Attributes:**
+
+    - `size`: how many overlaps of a block move.
+    - `products`: what the noise of the labels has in the mean of $s s^\\top$, as a vector.
+    """
+
+    def __init__(self, problem: FieldProblem, algorithm: OnlineAlgorithm, start: State, d: Float[Array, ""]):
+        self.problem, self.algorithm, self.start, self.d = problem, algorithm, start, d
+        p, k = problem.width, problem.teacher_width
+        # Slopes are linear in the fields, so that any fields tell how.
+        apart = State(Q=jnp.eye(p), M=jnp.zeros((p, k)), readout=start.readout)
+        moments = problem.mean_moments(apart, averaging(None, TOLERANCE))
+        self.sensitivity = problem.sensitivity(apart, moments)
+        noise = moments.square - self.sensitivity @ self.sensitivity.T
+        self.products = noise.reshape(-1)
+        self.moving = [pair for pair in start.overlaps if pair != (TEACHERS, TEACHERS)]
+        self.size = self.pack(start).shape[-1]
+
+    def pack(self, state: State) -> Float[Array, "blocks size"]:
+        return jnp.concatenate([state.overlaps[pair].reshape(state.blocks, -1) for pair in self.moving], axis=-1)
+
+    def unpack(self, blocks: Float[Array, "blocks size"]) -> State:
+        shapes = [self.start.overlaps[pair].shape for pair in self.moving]
+        parts = jnp.split(blocks, np.cumsum([rows * columns for _, rows, columns in shapes])[:-1], axis=-1)
+        moved = {pair: part.reshape(shape) for pair, part, shape in zip(self.moving, parts, shapes, strict=True)}
+        overlaps = {pair: moved.get(pair, fixed) for pair, fixed in self.start.overlaps.items()}
+        return State.of(overlaps, self.start.readout, self.start.numbers)
+
+    def products_of(self, blocks: Float[Array, "blocks size"], number: Float[Array, ""]) -> Float[Array, " products"]:
+        r"""The mean of $s s^\top$ before a step."""
+        seen = self.algorithm.seen(self.unpack(blocks), number * self.algorithm.batch_size / self.d)[0]
+        covariance = self.problem.inputs.fields(seen).covariance
+        return self.products + (self.sensitivity @ covariance @ self.sensitivity.T).reshape(-1)
+
+    def matrix(self, number: Float[Array, ""]) -> Float[Array, "blocks n n"]:
+        """One step, as it acts on the overlaps of a block, the products, their slope, and 1."""
+        count, blocks = self.products.shape[0], self.start.blocks
+        nothing, no_products = jnp.zeros((blocks, self.size)), jnp.zeros(count)
+        rest, along = jax.linearize(lambda *given: self._step(*given, number), nothing, no_products)
+        # Blocks move by themselves, so that all of them are tried at once.
+        by_block = jax.vmap(lambda one: along(jnp.broadcast_to(one, nothing.shape), no_products), 0, 2)
+        by_products = jax.vmap(lambda one: along(nothing, one), 0, 2)
+        moved = jnp.concatenate(
+            [
+                by_block(jnp.eye(self.size)),
+                by_products(jnp.eye(count)),
+                jnp.zeros((*nothing.shape, count)),
+                rest[..., None],
+            ],
+            axis=-1,
+        )
+        kept = jnp.eye(2 * count + 1, self.size + 2 * count + 1, self.size) + jnp.zeros((blocks, 1, 1))
+        kept = kept.at[:, :count, self.size + count : -1].add(jnp.eye(count))
+        return jnp.concatenate([moved, kept], axis=-2)
+
+    def _step(self, blocks, products, number):
+        batch, inputs, p = self.algorithm.batch_size, self.problem.inputs, self.problem.width
+        alpha, state = number * batch / self.d, self.unpack(blocks)
+        seen = self.algorithm.seen(state, alpha)[0]
+        along = self.sensitivity @ inputs.fields(seen).covariance
+        moments = Moments(student=along[:, :p], teacher=along[:, p:], square=products.reshape(p, p), readout=None)
+        found = inputs.in_blocks(moments, lambda: self.sensitivity, seen)
+        spread = self.sensitivity @ seen.grams(STUDENTS, TEACHERS) @ self.sensitivity.T
+        # In a block that has fewer dimensions than its fraction of d says, lengths are those that it has.
+        lengths = (inputs.sizes(self.d) / (inputs.fractions * self.d))[:, None, None]
+        square = lengths * jnp.broadcast_to(found.square, spread.shape) / batch
+        square = square + (batch + 1) / (batch * self.d) * inputs.eigenvalues[:, None, None] ** 2 * spread
+        found = dataclasses.replace(found, square=square if found.square.ndim == 3 else square[0])
+        return self.pack(self.algorithm.step(state, found, 1 / self.d, alpha))
