@@ -4,11 +4,11 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.integrate
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from ..batches import map_in_batches
 from ..errors import InvalidInput, positive_integer
@@ -87,12 +87,18 @@ def hermite_polynomials(points: Float[np.ndarray, " n"], order: int) -> Float[np
     return np.stack(rows[: order + 1])
 
 
-def _of_one(function: Callable, order: int) -> HermiteExpansion:
-    evaluate = jax.jit(jax.vmap(function))
+@eqx.filter_jit
+def _evaluated(function: Callable, points: Float[Array, " n"]) -> Float[Array, " n"]:
+    return jax.vmap(lambda point: function(point))(points)
 
+
+def _of_one(function: Callable, order: int) -> HermiteExpansion:
     def integrand(points):
         line = points[:, 0]
-        values = np.asarray(evaluate(jnp.asarray(line)), float)
+        # The quadrature asks for any number of points, and each number would be a program.
+        padded = np.zeros(2 ** (len(line) - 1).bit_length())
+        padded[: len(line)] = line
+        values = np.asarray(_evaluated(function, jax.numpy.asarray(padded)), float)[: len(line)]
         density = np.exp(-(line**2) / 2) / np.sqrt(2 * np.pi)
         return np.concatenate([hermite_polynomials(line, order) * values, values[None] ** 2]).T * density[:, None]
 
@@ -131,7 +137,7 @@ def _of_several(function: Callable, order: int, variables: int, smooth: bool) ->
 
 def _product(function, order: int, variables: int, line, weights) -> tuple[np.ndarray, float]:
     """All coefficients by a product rule, contracted along one direction after the other."""
-    grid = jnp.stack(jnp.meshgrid(*[jnp.asarray(line)] * variables, indexing="ij"), axis=-1).reshape(-1, variables)
+    grid = np.stack(np.meshgrid(*[line] * variables, indexing="ij"), axis=-1).reshape(-1, variables)
     values = np.asarray(jax.jit(lambda points: map_in_batches(function, points, _BATCH))(grid), float)
     tensor = values.reshape([len(line)] * variables)
     square = functools.reduce(lambda left, _: np.tensordot(left, weights, axes=(0, 0)), range(variables), tensor**2)

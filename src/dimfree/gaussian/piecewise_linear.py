@@ -108,7 +108,7 @@ def piecewise_linear(function: Function) -> PiecewiseLinear | Relu | None:
 
 def _slopes_beside_zero(function: Callable) -> tuple[float, float] | None:
     points = np.concatenate([np.linspace(0.01, 9.0, 57), [1e2, 1e3]])
-    with jax.ensure_compile_time_eval():
+    with jax.core.eval_context():
         right, left = (np.asarray(_at(function, jnp.asarray(sign * points))) / (sign * points) for sign in (1, -1))
     linear = np.allclose(right, right[0], rtol=1e-13) and np.allclose(left, left[0], rtol=1e-13)
     return (float(right[0]), float(left[0])) if linear else None

@@ -1,5 +1,6 @@
 """Trying a user's function before it is used: shape, finiteness, kinks."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..errors import InvalidInput
 from ..functions import trials
 
 _REFINE, _CELLS, _REACH = 4, 4096, 8.0
+_LINE = np.linspace(-_REACH, _REACH, _REFINE * _CELLS + 1)
 
 
 def probe(function: Any, dimension: int | None, *, name: str, arguments: str) -> bool:
@@ -34,7 +36,7 @@ def probe(function: Any, dimension: int | None, *, name: str, arguments: str) ->
 def _is_smooth(function: Any, dimension: int | None, name: str, arguments: str) -> bool:
     remedy = "Write it with jax.numpy functions of these arguments, without Python branches on their values."
     # A problem may be made inside jit or vmap; its functions are still tried at once.
-    with jax.ensure_compile_time_eval():
+    with jax.core.eval_context():
         try:
             result = jax.eval_shape(lambda fields: function(fields), jnp.zeros(() if dimension is None else dimension))
         except Exception as error:
@@ -78,7 +80,7 @@ def is_unordered(function: Any, inputs: int, fields: int, *, others: int = 0) ->
     """
     first, *rest = range(inputs)
     orders = [[*rest, first], [*rest[:1], first, *rest[1:]]]
-    with jax.ensure_compile_time_eval():
+    with jax.core.eval_context():
         rows, last = (
             jax.random.normal(jax.random.key(n), (64, size)) for n, size in enumerate((inputs * fields, others))
         )
@@ -97,7 +99,7 @@ def is_unordered(function: Any, inputs: int, fields: int, *, others: int = 0) ->
 def _check_indices(function: Callable, dimension: int | None, name: str, arguments: str) -> None:
     """Refuse a function that reads fields that are not there: JAX would give it the last one instead."""
     try:
-        function(np.zeros(() if dimension is None else dimension))
+        jax.eval_shape(lambda: function(np.zeros(() if dimension is None else dimension)))
     except IndexError as error:
         raise InvalidInput(
             f"{name} reads a field that is not there: {error}. It is given {arguments}: change the widths or the index."
@@ -108,25 +110,30 @@ def _check_indices(function: Callable, dimension: int | None, name: str, argumen
 
 def _along_lines(function: Callable, dimension: int | None):
     """Values, slopes and curvatures of the function along lines, and the points there."""
-    return tuple(map(np.asarray, _compiled_lines(function, dimension)))
+    starts, ways = _some_lines(dimension or 1)
+    found = map(np.asarray, _compiled_lines(function, dimension, starts, ways))
+    return *found, starts[:, None] + _LINE[:, None] * ways[:, None]
+
+
+@functools.cache
+def _some_lines(dimension: int) -> tuple[Float[np.ndarray, "m n"], Float[np.ndarray, "m n"]]:
+    """Where lines start, and their directions."""
+    if dimension == 1:
+        return np.zeros((1, 1)), np.ones((1, 1))
+    starts, ways = np.asarray(jax.random.normal(jax.random.key(1), (2, 4, dimension)))
+    return starts, ways / np.linalg.norm(ways, axis=1, keepdims=True)
 
 
 @eqx.filter_jit
-def _compiled_lines(function: Callable, dimension: int | None):
-    line = jnp.linspace(-_REACH, _REACH, _REFINE * _CELLS + 1)
+def _compiled_lines(function: Callable, dimension: int | None, starts, ways):
     of_fields = (lambda fields: function(fields[0])) if dimension is None else function
-    if dimension in (None, 1):
-        starts, ways = jnp.zeros((1, 1)), jnp.ones((1, 1))
-    else:
-        starts, ways = jax.random.normal(jax.random.key(1), (2, 4, dimension))
-        ways = ways / jnp.linalg.norm(ways, axis=1, keepdims=True)
 
     def along(start: Float[Array, " n"], way: Float[Array, " n"]):
         slope = jax.value_and_grad(lambda t: of_fields(start + t * way))
         curvature = jax.grad(lambda t: slope(t)[1])
-        return jax.vmap(lambda t: (*slope(t), curvature(t)))(line)
+        return jax.vmap(lambda t: (*slope(t), curvature(t)))(jnp.asarray(_LINE))
 
-    return *jax.vmap(along)(starts, ways), starts[:, None] + line[:, None] * ways[:, None]
+    return jax.vmap(along)(starts, ways)
 
 
 def _has_jump(samples: np.ndarray) -> bool:

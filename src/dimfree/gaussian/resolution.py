@@ -128,7 +128,7 @@ def activation_resolution(recipe: Recipe, tolerance: float, power: int = 2) -> R
     That is $g$, its first two derivatives, products of two of these, and $(g g')^\text{power}$, the product of most
     factors of one and the same field, and with fields among the factors.
     """
-    with jax.ensure_compile_time_eval():
+    with jax.core.eval_context():
         derivatives = jax.jit(_three_derivatives, static_argnums=0)(recipe.function, _DEVIATIONS[:, None] * _line())
     g, first, second = map(np.asarray, derivatives)
     parts = np.stack(_of_activation(g, first, second, power))
@@ -167,7 +167,7 @@ def loss_resolution(loss: Callable, dimension: int, tolerance: float, power: int
     - `power`: the highest power of the slope that is averaged: 2 in a drift, 4 in a covariance.
     """
     origins, directions = _lines(dimension)
-    with jax.ensure_compile_time_eval():
+    with jax.core.eval_context():
         lines = jax.vmap(lambda deviation, o, v: _along(loss, deviation, o, v), in_axes=(None, 0, 0))
         found = jax.jit(lambda: jax.lax.map(lambda of: lines(of, origins, directions), jnp.asarray(_DEVIATIONS)))()
     values, slopes = (np.asarray(part) for part in found)
@@ -215,7 +215,7 @@ def _loss_table(loss: Callable, dimension: int) -> Float[Array, "2 powers tolera
 def polynomial_degree(function: Callable, dimension: int | None) -> int | None:
     """The degree of a polynomial of so many numbers (None: of a single one); None if it is none, or a high one."""
     places = np.cos(np.pi * (np.arange(4 * _DEGREES) + 0.5) / (4 * _DEGREES))
-    with jax.ensure_compile_time_eval():
+    with jax.core.eval_context():
         values = np.asarray(_at_places(function, dimension, jnp.asarray(places)))
     size = np.abs(values).max()
     if not np.isfinite(size):
