@@ -222,8 +222,7 @@ class Problem(eqx.Module):
             >>> round(float(problem.mean(margin, state)), 6)
             0.5
         """
-        by = averaging(rule, tolerance)
-        return self._at_each(what, state, lambda value_by: value_by(by))
+        return self._at_each(_value, what, state, averaging(rule, tolerance))
 
     def mean_error(
         self, what: Any, state: State | WideState, rule: Rule | None = None, *, tolerance: float = TOLERANCE
@@ -243,31 +242,16 @@ class Problem(eqx.Module):
             >>> bool(problem.mean_error("accuracy", dimfree.State(Q=[[1.0]], M=[[0.5]])) < 1e-7)
             True
         """
-        by = averaging(rule, tolerance)
+        return self._at_each(_error, what, state, averaging(rule, tolerance))
 
-        def bound(value_by: Callable[[Averaging], Any]) -> Any:
-            value, *others = map(value_by, (by, *by.replicas(Sobol(2))))
-            return jax.tree.map(lambda *each: _bound(by, *each), value, *others)
-
-        return self._at_each(what, state, bound)
-
-    def _at_each(self, what: Any, state: Any, of_ways: Callable[[Callable[[Averaging], Any]], Any]) -> Any:
-        """Of what is observed, as a function of how averages are taken, something at each State, in batches."""
+    def _at_each(self, found: Callable, what: Any, state: Any, by: Averaging) -> Any:
+        """The value of what is observed, or its error, at each State."""
         from .observed import as_observable  # which builds on problems
 
         check_precision()
         if not isinstance(state, State | WideState):
             raise InvalidInput(f"state = {shown(state)} was given; pass dimfree.State(Q=..., M=...).")
-        observable = as_observable(self, what)
-
-        def at(one: State | WideState) -> Any:
-            return of_ways(lambda by: observable.at(self, one, by))
-
-        axes = state.M.shape[:-2]
-        if not axes:
-            return at(state)
-        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[len(axes) :]), state)
-        return jax.tree.map(lambda leaf: leaf.reshape(*axes, *leaf.shape[1:]), map_in_batches(at, flat))
+        return _over_axes(found, as_observable(self, what), self, state, by)
 
     def reaches(self, what: Any, level: float | Array) -> Callable[[State], Float[Array, ""]]:
         """A function of the State that reaches zero where something reaches a level from below.
@@ -313,6 +297,26 @@ class Problem(eqx.Module):
         if state.readout is not None:
             return state
         return state.with_readout(self.readout_of(state))
+
+
+@eqx.filter_jit  # step by step, a first call compiles a hundred small programs
+def _over_axes(found: Callable, observable: Any, problem: Problem, state: State | WideState, by: Averaging) -> Any:
+    """What is found at a State, at each of those along the leading axes, in batches."""
+    axes = state.M.shape[:-2]
+    if not axes:
+        return found(observable, problem, state, by)
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[len(axes) :]), state)
+    at_each = map_in_batches(lambda one: found(observable, problem, one, by), flat)
+    return jax.tree.map(lambda leaf: leaf.reshape(*axes, *leaf.shape[1:]), at_each)
+
+
+def _value(observable: Any, problem: Problem, state: State | WideState, by: Averaging) -> Any:
+    return observable.at(problem, state, by)
+
+
+def _error(observable: Any, problem: Problem, state: State | WideState, by: Averaging) -> Any:
+    value, *others = (observable.at(problem, state, way) for way in (by, *by.replicas(Sobol(2))))
+    return jax.tree.map(lambda *each: _bound(by, *each), value, *others)
 
 
 def _bound(by: Averaging, value: Array, *others: Array) -> Array:
