@@ -57,7 +57,8 @@ class State(eqx.Module):
         readout: ArrayLike | Array | None = None,
     ):
         check_precision()
-        Q, M = jnp.asarray(real_array(Q, "Q")), jnp.asarray(real_array(M, "M"))
+        # What is given in NumPy stays there for now: JAX compiles every operation for every shape.
+        Q, M = real_array(Q, "Q"), real_array(M, "M")
         if Q.ndim < 2 or Q.shape[-1] != Q.shape[-2]:
             raise InvalidInput(f"Q has shape {Q.shape}; it must be square, (p, p), one row for each student.")
         if M.ndim != Q.ndim or M.shape[:-1] != Q.shape[:-1]:
@@ -65,11 +66,11 @@ class State(eqx.Module):
                 f"M has shape {M.shape} and Q {Q.shape}; M must be (p, k), one row for each of {Q.shape[-1]} students."
             )
         k = M.shape[-1]
-        P = jnp.broadcast_to(jnp.eye(k), (*M.shape[:-2], k, k)) if P is None else jnp.asarray(real_array(P, "P"))
+        P = np.broadcast_to(np.eye(k), (*M.shape[:-2], k, k)) if P is None else real_array(P, "P")
         if P.shape != (*M.shape[:-2], k, k):
             raise InvalidInput(f"P has shape {P.shape}; with M of shape {M.shape} it must be {(*M.shape[:-2], k, k)}.")
         pairs = {(STUDENTS, STUDENTS): Q, (STUDENTS, TEACHERS): M, (TEACHERS, TEACHERS): P}
-        self.overlaps = {pair: array[..., None, :, :] for pair, array in pairs.items()}
+        self.overlaps = {pair: jnp.asarray(array[..., None, :, :]) for pair, array in pairs.items()}
         self.readout = None if readout is None else jnp.atleast_1d(jnp.asarray(real_array(readout, "readout")))
         self.numbers = {}
         if self.readout is not None and self.readout.shape[:-1] != Q.shape[:-2]:
@@ -115,7 +116,7 @@ class State(eqx.Module):
             if name not in known:
                 raise InvalidInput(f"There are no {shown(name)} in this State; it has {', '.join(self.families)}.")
         blocks = self.blocks_of(one, other)
-        return blocks[..., 0, :, :] if blocks.shape[-3] == 1 else jnp.sum(blocks, axis=-3)
+        return jnp.squeeze(blocks, axis=-3) if blocks.shape[-3] == 1 else jnp.sum(blocks, axis=-3)
 
     def at(self, family: str) -> "State":
         """The State of a network whose weights are another family of vectors, such as `"average"`."""
@@ -403,6 +404,7 @@ class Coordinates(eqx.Module):
         ]
         return (*found, *(f"readout[{i}]" for i in range(self.readout_size)), *numbers)
 
+    @eqx.filter_jit(inline=True)
     def pack(self, state: State) -> Float[Array, "*batch n"]:
         """The coordinates of a State (or of an increment of it)."""
         parts = [entry.pack(state.blocks_of(*entry.pair)) for entry in self.entries]
@@ -414,6 +416,7 @@ class Coordinates(eqx.Module):
             parts.append(measured.reshape(*measured.shape[: measured.ndim - len(shape)], -1))
         return jnp.concatenate(parts, axis=-1)
 
+    @eqx.filter_jit(inline=True)
     def unpack(self, vector: Float[Array, "*batch n"], like: State) -> State:
         """The State with these coordinates; what does not move is taken from `like`."""
         batch = vector.shape[:-1]
@@ -469,6 +472,7 @@ class WideCoordinates(eqx.Module):
             parts.append(state.readout)
         return jnp.concatenate(parts, axis=-1)
 
+    @eqx.filter_jit(inline=True)
     def unpack(self, vector: Float[Array, "*batch n"], like: WideState) -> WideState:
         """The WideState with these coordinates; what does not move is taken from `like`."""
         batch, p, k = vector.shape[:-1], self.width, self.teacher_width

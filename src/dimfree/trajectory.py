@@ -130,7 +130,7 @@ class Trajectory(eqx.Module):
     def final(self) -> AnyState:
         """The State at the last alpha."""
         last = self.alpha.ndim - 1 + (self.runs is not None)
-        return jax.tree.map(lambda array: jnp.take(array, -1, axis=last), self.state)
+        return _last(self.state, last)
 
     @property
     def standard_deviation(self) -> Float[Array, "*axes n"]:
@@ -396,17 +396,36 @@ def check_starts(problem: Problem, start: State, runs: int, *, trained: bool) ->
     """The start of many runs: one State for all, or one for each along a leading axis; returned with that axis."""
     if not isinstance(start, State) or not start.batch_shape:
         single = check_start(problem, start, trained=trained)
-        return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], runs, axis=0), single)
+        return _repeated(single, runs)
     if start.batch_shape != (runs,):
         raise InvalidInput(
             f"The start has leading axes {start.batch_shape}, but there are {runs} runs; give one State, or one for "
             "each run along a leading axis."
         )
-    first = check_start(problem, jax.tree.map(lambda leaf: leaf[0], start), trained=trained)
+    first = check_start(problem, first_of(start), trained=trained)
     start = problem.inputs.over_blocks(start)
     if start.readout is not None or first.readout is None:
         return start
-    return start.with_readout(jnp.repeat(first.readout[None], runs, axis=0))
+    return start.with_readout(_repeated(first.readout, runs))
+
+
+# One program for all arrays of a State, where each would have one or two for itself.
+
+
+@jax.jit
+def first_of(states: Any) -> Any:
+    """The first entry along the leading axis."""
+    return jax.tree.map(lambda leaf: leaf[0], states)
+
+
+@functools.partial(jax.jit, static_argnames="axis")
+def _last(states: Any, axis: int) -> Any:
+    return jax.tree.map(lambda leaf: jnp.take(leaf, -1, axis=axis), states)
+
+
+@functools.partial(jax.jit, static_argnames="times")
+def _repeated(state: Any, times: int) -> Any:
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (times, *leaf.shape)), state)
 
 
 def _spread(values: Float[np.ndarray, " runs"]) -> float:

@@ -1,5 +1,7 @@
 """A triangular factor of a covariance that may be singular."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -10,6 +12,7 @@ _SCALARS = 6  # up to this size every entry is written out
 _UNROLLED = 32  # up to this size every column is
 
 
+@functools.partial(jax.jit, inline=True)
 def psd_factor(covariance: Float[Array, "r r"]) -> tuple[Float[Array, "r r"], Bool[Array, " r"]]:
     r"""Lower-triangular $L$ with $L L^\top = C$ for positive semi-definite $C$ of any rank.
 

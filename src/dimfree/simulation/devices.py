@@ -68,7 +68,12 @@ def in_parts(tree, number: int) -> list:
 
 def joined(parts: list):
     """Arrays that came in parts, whole again."""
-    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+    return parts[0] if len(parts) == 1 else _concatenated(parts)
+
+
+@jax.jit
+def _concatenated(parts: list):
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
 
 def at_once(function: Callable, *parts: list, together: bool = True) -> list:

@@ -16,7 +16,7 @@ from ..errors import InvalidInput, check_key, check_memory, in_bytes, is_concret
 from ..problems import Problem
 from ..problems.base import check_problem
 from ..state import State, check_state
-from ..trajectory import Outcome, Trajectory, bytes_of_state, check_starts, provenance, save_alphas, steps_at
+from ..trajectory import Outcome, Trajectory, bytes_of_state, check_starts, first_of, provenance, save_alphas, steps_at
 from . import exact, vectors
 from .devices import Progress, devices_for, in_segments, on_each, spread
 from .loop import BLOCK, LANES, Lanes, Loop, Results, blocks_done
@@ -70,7 +70,7 @@ def simulate_online(
     )
     check_memory(lanes * bytes_per_run + results, cost, "Take fewer runs, fewer times (alpha), or method='exact'.")
     states = check_starts(problem, start, runs, trained=algorithm.readout_rate is not None)
-    check_state(states if start.batch_shape else jax.tree.map(lambda leaf: leaf[0], states), sphere=algorithm.sphere)
+    check_state(states if start.batch_shape else first_of(states), sphere=algorithm.sphere)
     vectors.check_rank(states, problem.inputs, d)
     states = algorithm.begin(states)
     dimension = jnp.asarray(d, float) if method == "exact" else d

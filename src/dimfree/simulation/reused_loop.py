@@ -1,6 +1,7 @@
 """The steps of all runs on reused data, on every device for its own datasets."""
 
 import time
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -108,10 +109,14 @@ def run_all(job: Job, data: list[FrozenData], runs: list[Runs], save_steps, devi
                 if now == steps:
                     steps = max(8, int(steps * min(8.0, PATIENCE / (time.perf_counter() - began))))
             saved.append(at_once(observe, data, runs, together=bool(saved)))
-    states, losses = joined(
-        [jax.tree.map(lambda *each: jnp.stack(each, axis=1), *of) for of in zip(*saved, strict=True)]
-    )
+    states, losses = joined([_stacked(of) for of in zip(*saved, strict=True)])
     return states, losses, joined(runs)
+
+
+@jax.jit
+def _stacked(saved: tuple) -> Any:
+    """What was saved at each time, with an axis of times after that of runs."""
+    return jax.tree.map(lambda *each: jnp.stack(each, axis=1), *saved)
 
 
 @eqx.filter_jit

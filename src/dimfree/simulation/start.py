@@ -5,6 +5,7 @@ from typing import Literal, overload
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import ArrayLike
 
@@ -81,7 +82,7 @@ def random_state(
     if not wide:
         # Q, the weights that it is made of, and the random numbers that they are made of.
         check_memory(3 * 8 * p * p, f"The overlaps among {p:,} students", "Use wide=True, for dimfree.mean_field.")
-    P = jnp.eye(k) if P is None else jnp.asarray(real_array(P, "P"))
+    P = jnp.asarray(np.eye(k)) if P is None else jnp.asarray(real_array(P, "P"))
     inputs = problem.inputs
     if P.shape != (k, k) and P.shape != (inputs.blocks, k, k):
         blocks = f" or, in each block of the inputs, {(inputs.blocks, k, k)}" if inputs.blocks > 1 else ""

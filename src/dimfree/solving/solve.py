@@ -14,7 +14,7 @@ from ..integration import DIVERGED_ABOVE, Settings
 from ..limits import Limit
 from ..limits.limit import Solution
 from ..state import State, WideState
-from ..trajectory import provenance
+from ..trajectory import first_of, provenance
 
 
 def solve(
@@ -87,7 +87,9 @@ def _averages(limit: Limit, start: Any, states: Any) -> dict[str, str]:
     for name, (how, asked, accuracy) in averages.items():
         words[name] = how
         if accuracy is not None and visited:
-            with jax.ensure_compile_time_eval():
+            # States may be known inside of a program that is being traced. `jax.ensure_compile_time_eval` would also
+            # run each known operation inside of `accuracy` as a program of its own.
+            with jax.core.eval_context():
                 reached = [accuracy(state) for state in visited]
             largest = max(float(error) / max(float(size), 1e-300) for error, size in reached)
             words[name] += f"; relative error at most {largest:.1e} in {len(visited)} States along the way"
@@ -101,7 +103,7 @@ def _visited(limit: Limit, start: Any, states: Any) -> list:
     coordinates = limit.coordinates
     vectors = np.asarray(coordinates.pack(states))
     vectors = vectors.reshape(-1, vectors.shape[-1])
-    like = jax.tree.map(lambda leaf: leaf[0], start) if start.M.ndim == 3 else start
+    like = first_of(start) if start.M.ndim == 3 else start
     size = np.abs(vectors).max(axis=1)
     finite = np.flatnonzero(size < DIVERGED_ABOVE)
     if not len(finite):
