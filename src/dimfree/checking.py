@@ -168,7 +168,7 @@ def check(
             f"The limit diverges at alpha = {float(theory.stopped_at):.3g}: there is nothing to compare. Take a "
             "smaller learning rate, or a smaller alpha."
         )
-    if jax.tree.all(jax.tree.map(lambda path: bool(np.all(path == path[0])), theory.state)):
+    if all(np.all(path == path[0]) for path in map(np.asarray, jax.tree.leaves(theory.state))):
         raise InvalidInput(
             f"The limit does not move from its start up to alpha = {alpha:g}: there is nothing to compare. Give a "
             f"learning rate that is not zero (it is {algorithm.learning_rate}), or another start."
@@ -211,7 +211,7 @@ def check(
         drift=() if on_vectors else _compare_drift(limit, start, runs),
         alpha=alpha,
         expectation=limit.expectation,
-        expectation_error=float(limit.expectation_error(start)),
+        expectation_error=float(limit.expectation_error(limit.begun(start))),
         effective_dimensions=tuple(float(problem.inputs.effective_dimension(d)) for d in dimensions),
     )
     # A norm that is measured over order d samples may fluctuate so little that its mean, off by 1/d, is what is seen.
@@ -244,6 +244,7 @@ def _compare_drift(limit: MeanLimit, start: State, runs: int):
     start = limit.begun(start)
     changes = np.asarray(coordinates.pack(moved) - coordinates.pack(start)) * d / (batch_size * steps[-1])
     mean, error = changes.mean(axis=0), changes.std(axis=0) / runs**0.5
-    drift = np.asarray(coordinates.pack(limit.drift(0.0, start)))
+    # As the solver had it to say how good averages are: another way to ask would be another program.
+    drift = np.asarray(limit.drift_and_size(0.0, start)[0])
     order = np.argsort(-np.abs(mean - drift) / np.maximum(error, 1e-12))
     return tuple((coordinates.labels[i], float(drift[i]), float(mean[i]), float(error[i])) for i in order)

@@ -153,7 +153,7 @@ class CoordinateWiseLimit(MeanLimit):
         return jnp.ones((1, 1)) if self.coordinate_rule.beta2 == 0 else found.spread(tables)[:, None]
 
     @eqx.filter_jit
-    def _drift_and_size(self, alpha, state: State) -> tuple[Float[Array, " n"], Float[Array, ""]]:
+    def drift_and_size(self, alpha, state: State) -> tuple[Float[Array, " n"], Float[Array, ""]]:
         """The drift, and the size of what is averaged in it: what takes the place of the gradient has variance one."""
         begun, fractions = self.begun(state), self.problem.inputs.fractions[:, None]
         norms = [jnp.diagonal(begun.blocks_of(each, each), axis1=1, axis2=2) for each in begun.families]

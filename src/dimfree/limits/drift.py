@@ -220,7 +220,7 @@ class MeanLimit(Limit[Trajectory]):
         """`expectation_error` and `drift_size` at once, where there is a quadrature."""
 
         def average(by: Averaging):
-            return eqx.tree_at(lambda limit: limit.averaging, self, by)._drift_and_size(alpha, state)
+            return eqx.tree_at(lambda limit: limit.averaging, self, by).drift_and_size(alpha, state)
 
         return self.averaging.accuracy(self.rule, average)
 
@@ -230,10 +230,11 @@ class MeanLimit(Limit[Trajectory]):
         It is the drift with $\sqrt{\mathbb{E}[s_i^2] \, \mathbb{E}[u_b^2]}$ in place of $\mathbb{E}[s_i u_b]$: near a
         fixed point averages cancel, and are known no better for it.
         """
-        return self._drift_and_size(alpha, state)[1]
+        return self.drift_and_size(alpha, state)[1]
 
     @eqx.filter_jit
-    def _drift_and_size(self, alpha, state: State) -> tuple[Float[Array, " n"], Float[Array, ""]]:
+    def drift_and_size(self, alpha, state: State) -> tuple[Float[Array, " n"], Float[Array, ""]]:
+        """The drift on the coordinates, and `drift_size`."""
         state, inputs = self.begun(state), self.problem.inputs
         moments = mean_moments(self.problem, self.algorithm, alpha, state, self.averaging)
         # Of the slopes, what is averaged is what a block with all of the trace would have.
