@@ -20,12 +20,16 @@ from jaxtyping import install_import_hook
 install_import_hook(["dimfree", "dimfree_papers"], "typechecker.typecheck")
 
 # Most tests compile longer than they run, and take a quarter less time with programs that are hardly optimised. Not so
-# these, nor the slow ones.
+# these, the slow ones, and those that ask for the fixture `optimised`.
 MOSTLY_RUNNING = {"test_exit_times", "test_fluctuations", "test_square"}
 
 
 def is_fast_suite(config: pytest.Config) -> bool:
     return config.option.markexpr == "not slow"
+
+
+def is_hardly_optimised(request: pytest.FixtureRequest) -> bool:
+    return is_fast_suite(request.config) and request.module.__name__ not in MOSTLY_RUNNING
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,10 +43,18 @@ def _programs(request: pytest.FixtureRequest) -> Iterator[None]:
 
     Processes that a test starts optimise as little as the test does.
     """
-    little = is_fast_suite(request.config) and request.module.__name__ not in MOSTLY_RUNNING
+    little = is_hardly_optimised(request)
     jax.config.update("jax_disable_most_optimizations", little)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(little)))
         yield
     jax.clear_caches()
     gc.collect()
+
+
+@pytest.fixture
+def optimised(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Programs as fast as users have them, for a test that runs longer than it compiles."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", is_hardly_optimised(request))

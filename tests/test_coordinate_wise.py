@@ -298,6 +298,7 @@ def test_what_is_not_known_is_refused_in_words(call, words):
         call()
 
 
+@pytest.mark.usefixtures("optimised")
 def test_gradient_flow_of_two_students():
     """The drift alone is known for any number of students: for equal ones it is that of each."""
     limit = dimfree.gradient_flow(TWO, dimfree.Adam(0.1, beta2=0.9), tolerance=1e-2)

@@ -222,6 +222,7 @@ def distance(problem, algorithm, m0, time, *, d, runs, flow, paths=4_096, **opti
         pytest.param(Langevin(0.01, 2.0, temperature=0.5, sphere=True), False, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.usefixtures("optimised")
 def test_the_limit_of_an_algorithm_is_met_by_its_simulation(algorithm, flow):
     difference, error = distance(QUARTIC, algorithm, 0.5, 0.5, d=800, runs=24, flow=flow, target_error=0.003)
     # Three standard errors, and a bias of order 1/d that was measured as 2 / d.
