@@ -58,24 +58,26 @@ class State(eqx.Module):
     ):
         check_precision()
         # What is given in NumPy stays there for now: JAX compiles every operation for every shape.
-        Q, M = real_array(Q, "Q"), real_array(M, "M")
-        if Q.ndim < 2 or Q.shape[-1] != Q.shape[-2]:
-            raise InvalidInput(f"Q has shape {Q.shape}; it must be square, (p, p), one row for each student.")
-        if M.ndim != Q.ndim or M.shape[:-1] != Q.shape[:-1]:
+        own, seen = real_array(Q, "Q"), real_array(M, "M")
+        if own.ndim < 2 or own.shape[-1] != own.shape[-2]:
+            raise InvalidInput(f"Q has shape {own.shape}; it must be square, (p, p), one row for each student.")
+        if seen.ndim != own.ndim or seen.shape[:-1] != own.shape[:-1]:
             raise InvalidInput(
-                f"M has shape {M.shape} and Q {Q.shape}; M must be (p, k), one row for each of {Q.shape[-1]} students."
+                f"M has shape {seen.shape} and Q {own.shape}; M must be (p, k), one row for each of {own.shape[-1]} "
+                "students."
             )
-        k = M.shape[-1]
-        P = np.broadcast_to(np.eye(k), (*M.shape[:-2], k, k)) if P is None else real_array(P, "P")
-        if P.shape != (*M.shape[:-2], k, k):
-            raise InvalidInput(f"P has shape {P.shape}; with M of shape {M.shape} it must be {(*M.shape[:-2], k, k)}.")
-        pairs = {(STUDENTS, STUDENTS): Q, (STUDENTS, TEACHERS): M, (TEACHERS, TEACHERS): P}
+        k = seen.shape[-1]
+        shape = (*seen.shape[:-2], k, k)
+        given = np.broadcast_to(np.eye(k), shape) if P is None else real_array(P, "P")
+        if given.shape != shape:
+            raise InvalidInput(f"P has shape {given.shape}; with M of shape {seen.shape} it must be {shape}.")
+        pairs = {(STUDENTS, STUDENTS): own, (STUDENTS, TEACHERS): seen, (TEACHERS, TEACHERS): given}
         self.overlaps = {pair: jnp.asarray(array[..., None, :, :]) for pair, array in pairs.items()}
         self.readout = None if readout is None else jnp.atleast_1d(jnp.asarray(real_array(readout, "readout")))
         self.numbers = {}
-        if self.readout is not None and self.readout.shape[:-1] != Q.shape[:-2]:
+        if self.readout is not None and self.readout.shape[:-1] != own.shape[:-2]:
             raise InvalidInput(
-                f"readout has shape {self.readout.shape}; its leading axes must be those of Q, {Q.shape}."
+                f"readout has shape {self.readout.shape}; its leading axes must be those of Q, {own.shape}."
             )
 
     @classmethod
@@ -404,7 +406,7 @@ class Coordinates(eqx.Module):
         ]
         return (*found, *(f"readout[{i}]" for i in range(self.readout_size)), *numbers)
 
-    @eqx.filter_jit(inline=True)
+    @eqx.filter_jit
     def pack(self, state: State) -> Float[Array, "*batch n"]:
         """The coordinates of a State (or of an increment of it)."""
         parts = [entry.pack(state.blocks_of(*entry.pair)) for entry in self.entries]
@@ -416,7 +418,7 @@ class Coordinates(eqx.Module):
             parts.append(measured.reshape(*measured.shape[: measured.ndim - len(shape)], -1))
         return jnp.concatenate(parts, axis=-1)
 
-    @eqx.filter_jit(inline=True)
+    @eqx.filter_jit
     def unpack(self, vector: Float[Array, "*batch n"], like: State) -> State:
         """The State with these coordinates; what does not move is taken from `like`."""
         batch = vector.shape[:-1]
@@ -472,7 +474,7 @@ class WideCoordinates(eqx.Module):
             parts.append(state.readout)
         return jnp.concatenate(parts, axis=-1)
 
-    @eqx.filter_jit(inline=True)
+    @eqx.filter_jit
     def unpack(self, vector: Float[Array, "*batch n"], like: WideState) -> WideState:
         """The WideState with these coordinates; what does not move is taken from `like`."""
         batch, p, k = vector.shape[:-1], self.width, self.teacher_width
