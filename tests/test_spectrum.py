@@ -200,7 +200,8 @@ def test_leaps_of_a_mean_are_its_single_steps(algorithm, largest):
     steps = np.array([0, 4096])
 
     def last(resolution):
-        states = mean_states(problem, algorithm, algorithm.begin(start), d, steps, resolution)
+        sizes = problem.inputs.sizes(d)
+        states = mean_states(problem, algorithm, algorithm.begin(start), d, sizes, steps, resolution)
         return float(problem.risk(states)[-1])
 
     single = last(10**9)

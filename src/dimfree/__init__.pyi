@@ -32,6 +32,7 @@ from .analysis import HessianSpectrum as HessianSpectrum
 from .analysis import InformationExponent as InformationExponent
 from .analysis import RegimeMap as RegimeMap
 from .analysis import SampleComplexity as SampleComplexity
+from .analysis import ScalingLaw as ScalingLaw
 from .analysis import WidthGain as WidthGain
 from .analysis import basins as basins
 from .analysis import best_learning_rate as best_learning_rate
@@ -45,6 +46,7 @@ from .analysis import overparameterisation_gain as overparameterisation_gain
 from .analysis import particle_error as particle_error
 from .analysis import regimes as regimes
 from .analysis import sample_complexity as sample_complexity
+from .analysis import scaling_law as scaling_law
 from .checking import CheckResult as CheckResult
 from .checking import check as check
 from .citations import cite as cite
@@ -75,7 +77,9 @@ from .problems import Mixture as Mixture
 from .problems import MultiIndex as MultiIndex
 from .problems import MultiOutput as MultiOutput
 from .problems import PhaseRetrieval as PhaseRetrieval
+from .problems import PowerLawFeatures as PowerLawFeatures
 from .problems import Problem as Problem
+from .problems import RandomFeatures as RandomFeatures
 from .problems import SequenceIndex as SequenceIndex
 from .problems import SingleIndex as SingleIndex
 from .problems import Spectrum as Spectrum

@@ -8,7 +8,7 @@ from .data import DataComparison
 from .errors import InvalidInput
 from .limits import Limit, RescaledLimit
 from .printing import in_a_line
-from .problems import Problem
+from .problems import Problem, RandomFeatures
 from .trajectory import Trajectory
 
 _ENTRIES = {
@@ -229,6 +229,15 @@ _ENTRIES = {
   eprint        = {2506.02651},
   archiveprefix = {arXiv},
 }""",
+    "paquette2024": r"""@inproceedings{paquette2024,
+  author        = {Paquette, Elliot and Paquette, Courtney and Xiao, Lechao and Pennington, Jeffrey},
+  title         = {4+3 phases of compute-optimal neural scaling laws},
+  booktitle     = {Advances in Neural Information Processing Systems},
+  volume        = {37},
+  year          = {2024},
+  eprint        = {2405.15074},
+  archiveprefix = {arXiv},
+}""",
     "ferbach2025": r"""@misc{ferbach2025,
   author        = {Ferbach, Damien and Everett, Katie and Gidel, Gauthier and Paquette, Elliot and Paquette, Courtney},
   title         = {Dimension-adapted momentum outscales {SGD}},
@@ -255,7 +264,7 @@ def cite(*objects: Any) -> str:
 
     **Arguments:**
 
-    - `objects`: problems, algorithms, limits, trajectories and what [`from_data`] gives, in any order.
+    - `objects`: problems, random features, algorithms, limits, trajectories and what [`from_data`] gives, in any order.
 
     ??? example
         >>> import dimfree
@@ -273,6 +282,8 @@ def cite(*objects: Any) -> str:
 
 
 def _sources(item: Any) -> tuple[str, ...]:
+    if isinstance(item, RandomFeatures):
+        return item.sources
     if isinstance(item, Problem | OnlineAlgorithm | ReusedData | Limit | RescaledLimit | Trajectory | DataComparison):
         has_spectrum = getattr(getattr(item, "problem", item), "spectrum", None) is not None
         return (*item.sources, *(_OF_SPECTRUM if has_spectrum else ()))

@@ -11,17 +11,20 @@ from .overparameterisation import WidthGain, overparameterisation_gain
 from .particle_error import particle_error
 from .regimes import ErrorScales, RegimeMap, regimes
 from .sample_complexity import SampleComplexity, sample_complexity
+from .scaling_laws import Exponent, ScalingLaw, scaling_law
 
 __all__ = [
     "BestLearningRate",
     "ErrorScales",
     "ExitTime",
+    "Exponent",
     "FixedPoint",
     "FixedPoints",
     "HessianSpectrum",
     "InformationExponent",
     "RegimeMap",
     "SampleComplexity",
+    "ScalingLaw",
     "WidthGain",
     "basins",
     "best_learning_rate",
@@ -35,4 +38,5 @@ __all__ = [
     "particle_error",
     "regimes",
     "sample_complexity",
+    "scaling_law",
 ]

@@ -6,6 +6,7 @@
 - `regimes(result)`: the plane of widths and learning rates, with the limit that applies to each.
 - `phase_diagram(results)`: a quantity of a study over its axes, with its uncertainty.
 - `data(result)`: the risk of SGD on your data, beside theory.
+- `scaling_law(result)`: the risk of all sizes over compute, and the least of them.
 - `distances(result)`: the distance of simulation from theory as d grows, of a check.
 - `spectra(points)`: eigenvalues of the Hessian at critical points.
 - `panels(number)`: axes to draw in, in a figure that pyplot does not keep.
@@ -20,6 +21,7 @@ from .flow import flow
 from .panels import panels
 from .phase_diagram import phase_diagram
 from .regimes import regimes
+from .scaling_laws import scaling_law
 
 __all__ = [
     "compare",
@@ -30,6 +32,7 @@ __all__ = [
     "panels",
     "phase_diagram",
     "regimes",
+    "scaling_law",
     "spectra",
     "style",
 ]

@@ -7,6 +7,7 @@ from .local_fields import LocalFields
 from .mixture import Mixture
 from .named import PhaseRetrieval, SingleIndex
 from .outputs import MultiOutput
+from .random_features import PowerLawFeatures, RandomFeatures
 from .spiked_tensor import SpikedTensor
 from .tasks import Tasks
 from .tokens import Attention, ContrastivePair, SequenceIndex
@@ -23,7 +24,9 @@ __all__ = [
     "MultiIndex",
     "MultiOutput",
     "PhaseRetrieval",
+    "PowerLawFeatures",
     "Problem",
+    "RandomFeatures",
     "SequenceIndex",
     "SingleIndex",
     "Spectrum",

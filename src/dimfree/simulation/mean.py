@@ -60,17 +60,9 @@ def exact_mean(
     check_problem(problem, "spectrum")
     check_online(algorithm)
     d = positive_integer(d, "d")
-    if not isinstance(problem, FieldProblem) or problem.inputs.components > 1 or problem.degree not in (0, 1, 2):
-        raise InvalidInput(
-            f"{problem!r} has slopes that are not linear in Gaussian fields; the mean of its runs does not close. "
-            "dimfree.simulate has their law, dimfree.ode the limit."
-        )
-    nonlinear = algorithm.transform is not None or algorithm.measured(1, 1)
-    if algorithm.sphere or nonlinear or algorithm.readout_rate is not None:
-        raise InvalidInput(
-            f"{algorithm!r} does not move overlaps linearly; leave out sphere and readout_rate, or use "
-            "dimfree.simulate."
-        )
+    missing = why_no_mean(problem, algorithm)
+    if missing or not isinstance(problem, FieldProblem):
+        raise InvalidInput(missing)
     alphas = save_alphas(alpha, bytes_of_state(problem))
     if not isinstance(alphas, np.ndarray):
         raise InvalidInput("alpha is traced; the number of steps must be known when it is called.")
@@ -78,7 +70,8 @@ def exact_mean(
     begin = check_start(problem, start, trained=False)
     check_state(begin, sphere=False)
     check_rank(begin, problem.inputs, d)
-    states = mean_states(problem, algorithm, algorithm.begin(begin), d, save_steps, _RESOLUTION)
+    sizes = problem.inputs.sizes(d)
+    states = mean_states(problem, algorithm, algorithm.begin(begin), d, sizes, save_steps, _RESOLUTION)
     finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(states))
     if not finite:
         raise InvalidInput(
@@ -93,6 +86,22 @@ def exact_mean(
         labels=algorithm.coordinates(problem).labels,
         provenance=provenance(simulation="exact mean of all runs", d=d, problem=problem, algorithm=algorithm),
     )
+
+
+def why_no_mean(problem: Problem, algorithm: OnlineAlgorithm) -> str:
+    """Why the mean of all runs does not follow from the mean before; empty where it does."""
+    if not isinstance(problem, FieldProblem) or problem.inputs.components > 1 or problem.degree not in (0, 1, 2):
+        return (
+            f"{problem!r} has slopes that are not linear in Gaussian fields; the mean of its runs does not close. "
+            "dimfree.simulate has their law, dimfree.ode the limit."
+        )
+    nonlinear = algorithm.transform is not None or algorithm.measured(1, 1)
+    if algorithm.sphere or nonlinear or algorithm.readout_rate is not None:
+        return (
+            f"{algorithm!r} does not move overlaps linearly; leave out sphere and readout_rate, or use "
+            "dimfree.simulate."
+        )
+    return ""
 
 
 def _leaps(save_steps: Int[np.ndarray, " times"], resolution: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -122,13 +131,20 @@ def mean_states(
     algorithm: OnlineAlgorithm,
     start: State,
     d: float,
+    sizes: Float[Array, " blocks"],
     save_steps: Int[np.ndarray, " times"],
     resolution: int,
 ) -> State:
-    """Mean States after so many steps, with the algorithm's own vectors at the start."""
+    """Mean States after so many steps, with the algorithm's own vectors at the start.
+
+    **Arguments:**
+
+    - `sizes`: how many of the d dimensions each block has.
+    - `resolution`: no leap is longer than this part of the steps before it.
+    """
     begins, powers, done = _leaps(save_steps, resolution)
-    most = int(powers.max(initial=0))
-    return _means(problem, algorithm, start, jnp.asarray(d, float), *map(jnp.asarray, (begins, powers, done)), most)
+    plan = map(jnp.asarray, (begins, powers, done))
+    return _means(problem, algorithm, start, jnp.asarray(d, float), sizes, *plan, int(powers.max(initial=0)))
 
 
 @eqx.filter_jit
@@ -137,6 +153,7 @@ def _means(
     algorithm: OnlineAlgorithm,
     start: State,
     d: Float[Array, ""],
+    sizes: Float[Array, " blocks"],
     begins: Float[Array, " leaps"],
     powers: Int[Array, " leaps"],
     done: Int[Array, " times"],
@@ -148,7 +165,7 @@ def _means(
     and ends as the State that it leads to says, which is a linear equation for its slope. Then many steps are one
     power of a matrix that acts on the block, B, its slope and 1.
     """
-    step = _LinearStep(problem, algorithm, start, d)
+    step = _LinearStep(problem, algorithm, start, d, sizes)
     count = step.products.shape[0]
     inner = step.size, count
 
@@ -197,8 +214,8 @@ class _LinearStep:
     - `products`: what the noise of the labels has in the mean of $s s^\\top$, as a vector.
     """
 
-    def __init__(self, problem: FieldProblem, algorithm: OnlineAlgorithm, start: State, d: Float[Array, ""]):
-        self.problem, self.algorithm, self.start, self.d = problem, algorithm, start, d
+    def __init__(self, problem: FieldProblem, algorithm: OnlineAlgorithm, start: State, d: Array, sizes: Array):
+        self.problem, self.algorithm, self.start, self.d, self.sizes = problem, algorithm, start, d, sizes
         p, k = problem.width, problem.teacher_width
         # Slopes are linear in the fields, so that any fields tell how.
         apart = State(Q=jnp.eye(p), M=jnp.zeros((p, k)), readout=start.readout)
@@ -255,7 +272,7 @@ class _LinearStep:
         found = inputs.in_blocks(moments, lambda: self.sensitivity, seen)
         spread = self.sensitivity @ seen.grams(STUDENTS, TEACHERS) @ self.sensitivity.T
         # In a block that has fewer dimensions than its fraction of d says, lengths are those that it has.
-        lengths = (inputs.sizes(self.d) / (inputs.fractions * self.d))[:, None, None]
+        lengths = (self.sizes / (inputs.fractions * self.d))[:, None, None]
         square = lengths * jnp.broadcast_to(found.square, spread.shape) / batch
         square = square + (batch + 1) / (batch * self.d) * inputs.eigenvalues[:, None, None] ** 2 * spread
         found = dataclasses.replace(found, square=square if found.square.ndim == 3 else square[0])

@@ -1,0 +1,344 @@
+"""Random features of inputs with any spectrum: the least-squares problem that they are, at any size."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.optimize
+from jaxtyping import Array, Complex, Float
+from numpy.typing import ArrayLike
+
+from ..errors import InvalidInput, nonnegative_number, positive_integer, positive_number, real_array, require, shown
+from ..printing import as_call
+from ..state import STUDENTS, TEACHERS, State
+from .field_problem import FieldProblem
+from .inputs import Spectrum
+from .two_layer import TwoLayer
+
+_ALONE = 256  # coordinates of the inputs that stand for themselves; later ones in panels
+_PER_PANEL, _PANELS = 6, 2.0  # Gauss-Legendre nodes in a panel; panels in a factor e of ranks
+_BLOCKS = 240  # of the deterministic equivalent, at every size, so that one program serves them all
+_ON_PATH = 32  # Gauss-Legendre nodes of the integral over a block
+
+
+class Coordinates(NamedTuple):
+    """Coordinates of the inputs, those of nearly equal variance together.
+
+    **Attributes:**
+
+    - `variances`: one for each group; `numbers`: how many coordinates a group has.
+    - `energies`: variance times squared target, summed over the group.
+    - `trace`, `energy`: the same sums over coordinates of still smaller variance, which no feature tells apart.
+    """
+
+    variances: Float[np.ndarray, " groups"]
+    numbers: Float[np.ndarray, " groups"]
+    energies: Float[np.ndarray, " groups"]
+    trace: float
+    energy: float
+
+
+class RandomFeatures(eqx.Module):
+    r"""Least squares on random features: sizes of one model, each a problem and its start.
+
+    Inputs $z \in \mathbb{R}^v$ have independent Gaussian coordinates of variances $\lambda_j$, the target is
+    $\sum_j b_j z_j$, and the student is linear in $d$ features $x = W^\top z$, with W of independent entries N(0, 1/d):
+
+    $$ \text{loss} = \tfrac12 \Big( \theta \cdot W^\top z - b \cdot z - \sqrt{\text{noise}}\, \zeta \Big)^2 . $$
+
+    In the eigenbasis of the features' covariance this is a linear student and teacher on inputs with a spectrum. What
+    the features miss of the target is independent of them, and is label noise.
+
+    `features(d)` takes spectrum, teacher and miss from the deterministic equivalent of the resolvent, at any d: with
+    $z(y) = y \big(1 - \tfrac1d \sum_j \lambda_j/(\lambda_j - y)\big)$ and $m = z/y$, the features' covariance has the
+    resolvent $-m/z$, and the target has $\tfrac1m \sum_j \lambda_j b_j^2 / (\lambda_j - y)$ (Silverstein's equation);
+    their integrals around parts of the real line are the numbers of eigenvalues there and what they have of the
+    target. `features(d, key=key)` draws W and diagonalises, at a cost of $v d^2$.
+
+    **Arguments:**
+
+    - `variances`: $\lambda_j$, shape `(v,)`, at least one more than there are features; `target`: $b_j$, likewise.
+    - `noise`: variance of the label noise.
+
+    **Returns** from a call: the problem, on inputs of covariance d times that of the features, so that one step of
+    `OnlineSGD(rate)` is $\theta \leftarrow \theta - \text{rate} \cdot s x$ at every size, and the start at
+    $\theta = 0$.
+
+    ??? example
+        >>> import dimfree, numpy as np
+        >>> features = dimfree.RandomFeatures(np.arange(1.0, 1001.0) ** -2, np.arange(1.0, 1001.0) ** -0.75)
+        >>> problem, start = features(100)
+        >>> round(float(problem.risk(start)), 4), round(float(problem.irreducible_risk), 6)
+        (0.5949, 2.3e-05)
+
+    Paquette, Paquette, Xiao & Pennington 2024.
+    """
+
+    variances: Float[np.ndarray, " v"]
+    target: Float[np.ndarray, " v"]
+    noise: float
+
+    def __init__(self, variances: ArrayLike | Array, target: ArrayLike | Array, noise: float = 0.0):
+        variances, target = (
+            np.atleast_1d(np.asarray(real_array(given, name), float))
+            for given, name in ((variances, "variances"), (target, "target"))
+        )
+        require(variances > 0, f"variances = {shown(variances)} was given; they must be positive.")
+        if variances.ndim != 1 or variances.shape != target.shape:
+            raise InvalidInput(
+                f"variances has shape {variances.shape} and target {target.shape}; give as many of the one as of the "
+                "other."
+            )
+        order = np.argsort(-variances, kind="stable")
+        self.variances, self.target = variances[order], target[order]
+        nonnegative_number(noise, "noise", meaning=" (it is the variance of the label noise)")
+        self.noise = float(noise)
+
+    def __repr__(self) -> str:
+        return f"RandomFeatures({len(self.variances)} coordinates, noise={self.noise:g})"
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return ("paquette2024",)
+
+    @property
+    def irreducible_risk(self) -> float:
+        """Half the variance of the label noise: what is left with infinitely many features."""
+        return self.noise / 2
+
+    def coordinates(self) -> Coordinates:
+        """The coordinates of the inputs, in groups."""
+        number = len(self.variances)
+        ends = np.unique(
+            np.concatenate([np.arange(min(_ALONE, number)), np.geomspace(1, number, 2048).astype(int) - 1])
+        )
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        numbers = np.diff(np.append(starts, number)).astype(float)
+        variances = np.add.reduceat(self.variances, starts) / numbers
+        return Coordinates(variances, numbers, np.add.reduceat(self.variances * self.target**2, starts), 0.0, 0.0)
+
+    def drawn(self, size: int, key: Array) -> tuple[np.ndarray, np.ndarray]:
+        """Variances and targets of the coordinates that features are drawn of."""
+        if len(self.variances) <= size:
+            raise InvalidInput(f"{size} features of {len(self.variances)} coordinates were asked for; take fewer.")
+        return self.variances, self.target
+
+    def __call__(self, size: int, *, key: Array | None = None) -> tuple[FieldProblem, State]:
+        size = positive_integer(size, "size")
+        if key is None:
+            eigenvalues, numbers, energies, missed = deterministic_equivalent(self.coordinates(), size)
+        else:
+            eigenvalues, energies, missed = _diagonalised(*self.drawn(size, key), size, key)
+            numbers = np.ones(size)
+        spectrum = Spectrum(size * eigenvalues, numbers / numbers.sum())
+        problem = TwoLayer(1, 1, activation="linear", noise=missed + self.noise).with_inputs(spectrum)
+        nothing = jnp.zeros((len(eigenvalues), 1, 1))
+        teacher = jnp.asarray(energies / (size * eigenvalues))[:, None, None]
+        overlaps = {(STUDENTS, STUDENTS): nothing, (STUDENTS, TEACHERS): nothing, (TEACHERS, TEACHERS): teacher}
+        return problem, State.of(overlaps, None)
+
+
+class PowerLawFeatures(RandomFeatures):
+    r"""[`RandomFeatures`] of infinitely many coordinates with power laws: variances $j^{-2a}$, targets $j^{-b}$.
+
+    The risk of SGD over steps r, at sizes d, is a sum of power laws, and so is the least risk for a given compute
+    $f = d r$, with the size that has it: for $a > 1/2$ (`predicted`)
+
+    | | size | risk |
+    | --- | --- | --- |
+    | $b < 1/2$ | $f^{1/(2a+1)}$ | $f^{-(2a+2b-1)/(2a+1)}$ |
+    | $1/2 < b < a$ | $f^{b/(a+b)}$ | $f^{-(2a+2b-1)/(2(a+b))}$ |
+    | $b > a$ | $f^{1/2}$ | $f^{-1 + 1/(4a)}$ |
+
+    **Arguments:**
+
+    - `input_exponent`: a, above 1/2; `target_exponent`: b, with $a + b > 1/2$.
+    - `noise`: variance of the label noise.
+    - `coordinates_drawn`: for features that are drawn, how many coordinates they are made of, for each feature.
+
+    ??? example
+        >>> import dimfree
+        >>> features = dimfree.PowerLawFeatures(input_exponent=1.0, target_exponent=0.75)
+        >>> {name: round(exponent, 3) for name, exponent in features.predicted.items()}
+        {'size': 0.429, 'compute': -0.714}
+
+    Paquette, Paquette, Xiao & Pennington 2024, Table 1.
+    """
+
+    input_exponent: float
+    target_exponent: float
+    coordinates_drawn: int = eqx.field(static=True)
+
+    def __init__(
+        self, input_exponent: float, target_exponent: float, noise: float = 0.0, *, coordinates_drawn: int = 10
+    ):
+        positive_number(input_exponent, "input_exponent")
+        a, b = float(input_exponent), float(target_exponent)
+        require(a > 0.5, f"input_exponent = {a:g} was given; up to 1/2 the variances j^-2a have no sum: take more.")
+        require(
+            a + b > 0.5, f"target_exponent = {b:g} was given; the target is infinite unless it exceeds {0.5 - a:g}."
+        )
+        self.input_exponent, self.target_exponent = a, b
+        self.coordinates_drawn = positive_integer(coordinates_drawn, "coordinates_drawn")
+        nonnegative_number(noise, "noise", meaning=" (it is the variance of the label noise)")
+        self.noise = float(noise)
+        self.variances, self.target = self._first(_ALONE)
+
+    def __repr__(self) -> str:
+        return as_call(self, input_exponent=self.input_exponent, target_exponent=self.target_exponent, noise=self.noise)
+
+    @property
+    def predicted(self) -> dict[str, float]:
+        """The exponents in the compute: of the best size, and (`compute`) of its risk."""
+        a, b = self.input_exponent, self.target_exponent
+        if b < 0.5:
+            return {"size": 1 / (2 * a + 1), "compute": -(2 * a + 2 * b - 1) / (2 * a + 1)}
+        if b < a:
+            return {"size": b / (a + b), "compute": -(2 * a + 2 * b - 1) / (2 * (a + b))}
+        return {"size": 0.5, "compute": -1 + 1 / (4 * a)}
+
+    def _first(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        ranks = np.arange(1.0, number + 1)
+        return ranks ** (-2 * self.input_exponent), ranks**-self.target_exponent
+
+    def drawn(self, size: int, key: Array) -> tuple[np.ndarray, np.ndarray]:
+        return self._first(self.coordinates_drawn * size)
+
+    def coordinates(self) -> Coordinates:
+        a, b = self.input_exponent, self.target_exponent
+        last = 1e16 ** (1 / (2 * a)) * 1e7  # beyond it variances are far below the eigenvalues of ten million features
+        panels = np.geomspace(_ALONE + 0.5, last, int(np.log(last / _ALONE) * _PANELS) + 2)
+        nodes, weights = np.polynomial.legendre.leggauss(_PER_PANEL)
+        middle, half = (np.log(panels[1:]) + np.log(panels[:-1])) / 2, np.diff(np.log(panels)) / 2
+        ranks = np.exp(middle[:, None] + half[:, None] * nodes).ravel()
+        ranks = np.concatenate([np.arange(1.0, _ALONE + 1), ranks])
+        numbers = np.concatenate([np.ones(_ALONE), (half[:, None] * weights).ravel() * ranks[_ALONE:]])
+        variances = ranks ** (-2 * a)
+        energies = numbers * ranks ** (-2 * a - 2 * b)
+        return Coordinates(
+            variances,
+            numbers,
+            energies,
+            last ** (1 - 2 * a) / (2 * a - 1),
+            last ** (1 - 2 * a - 2 * b) / (2 * a + 2 * b - 1),
+        )
+
+
+def _diagonalised(variances: np.ndarray, target: np.ndarray, size: int, key: Array):
+    """Eigenvalues of drawn features, what each has of the target, and what all of them miss of it."""
+    W = np.asarray(jax.random.normal(key, (len(variances), size))) / size**0.5
+    scaled = np.sqrt(variances)[:, None] * W
+    eigenvalues, vectors = np.linalg.eigh(scaled.T @ scaled)
+    energies = (vectors.T @ (W.T @ (variances * target))) ** 2 / eigenvalues
+    order = np.argsort(-eigenvalues)
+    return eigenvalues[order], energies[order], max(0.0, float(variances @ target**2 - energies.sum()))
+
+
+def deterministic_equivalent(coordinates: Coordinates, size: int):
+    r"""Eigenvalues of so many features in blocks, how many there are and what they have of the target, and the miss.
+
+    The real line is the image of a curve in the upper half plane of y, one point for each $|y|$: that where
+    $\tfrac1d \sum_j \lambda_j^2 / |\lambda_j - y|^2 = 1$, or the real line itself in gaps of the spectrum. Integrals
+    over parts of the spectrum are integrals between two points of the curve, along any way above it.
+
+    **Returns** arrays over blocks, the largest eigenvalues first, and a number.
+    """
+    if coordinates.trace == 0 and coordinates.numbers.sum() <= size:
+        raise InvalidInput(
+            f"{size} features of {coordinates.numbers.sum():.0f} coordinates were asked for; take fewer features."
+        )
+    curve = _curve(coordinates, size)
+    start, end = curve[:-1, None], curve[1:, None]
+    nodes, weights = np.polynomial.legendre.leggauss(_ON_PATH)
+    # More nodes near the ends, which may be close to poles.
+    even = (nodes + 1) / 2
+    part, growth = even**3 * (10 - 15 * even + 6 * even**2), 30 * even**2 * (1 - even) ** 2
+    length = (end - start).real
+    # Straight in the logarithm of y, and bent upwards, away from the poles on the real line.
+    logarithm = start + part * (end - start) - 2j * part * (1 - part) * length
+    along = (end - start) - 2j * (1 - 2 * part) * length
+    y = np.exp(logarithm)
+    shares, squares, targets = np.concatenate(
+        [_sums(coordinates, part) for part in np.array_split(y.ravel(), -(-y.size // 1024))], axis=1
+    ).reshape(3, *y.shape)
+    share, slope = (shares - coordinates.trace / y) / size, 1 - squares / size
+    of_target = targets - coordinates.energy / y
+    measure = slope * y * along * growth * weights / 2
+
+    def inside(resolvent: Complex[np.ndarray, "blocks nodes"]) -> Float[np.ndarray, " blocks"]:
+        return -np.sum(resolvent * measure, axis=-1).imag / np.pi
+
+    numbers, totals, energies = inside(-size / y), inside(-size * (1 - share)), inside(of_target / (1 - share))
+    # Below the spectrum, and in gaps, there is nothing but rounding.
+    empty = numbers < 1e-9 * size
+    eigenvalues = np.where(empty, np.exp((start + end).real[:, 0] / 2), totals / np.where(empty, 1.0, numbers))
+    numbers, energies = np.where(empty, 1e-12 * size, numbers), np.where(empty, 0.0, np.maximum(energies, 0.0))
+    return eigenvalues, numbers, energies, _missed(coordinates, size)
+
+
+def _sums(coordinates: Coordinates, y: Complex[np.ndarray, " n"]) -> Complex[np.ndarray, "3 n"]:
+    r"""The sums of $\lambda/(\lambda - y)$, of its square and of energy$/(\lambda - y)$ over the coordinates."""
+    variances, numbers, energies = coordinates[:3]
+    across = variances - y.real[:, None]
+    inverse = 1 / (across**2 + y.imag[:, None] ** 2)
+    along, up = across * inverse, y.imag[:, None] * inverse  # real and imaginary part of 1/(variance - y)
+    weights = np.stack([numbers * variances, energies], axis=1)
+    first = along @ weights + 1j * (up @ weights)
+    second = (along**2 - up**2) @ (numbers * variances**2) + 2j * ((along * up) @ (numbers * variances**2))
+    return np.stack([first[:, 0], second, first[:, 1]])
+
+
+def _missed(coordinates: Coordinates, size: int) -> float:
+    """What the features miss of the target: the atom at zero, from the negative y with z = 0."""
+    variances, numbers, energies, trace, energy = coordinates
+
+    def above(logarithm: float) -> float:
+        y = np.exp(logarithm)
+        return float(numbers @ (variances / (variances + y)) + trace / y) - size
+
+    y = np.exp(scipy.optimize.brentq(above, np.log(variances[-1]) - 60, np.log(trace + variances @ numbers) + 60))
+    return float(y * (energies @ (1 / (variances + y))) + energy)
+
+
+def _curve(coordinates: Coordinates, size: int) -> Complex[np.ndarray, " ends"]:
+    """Logarithms of the points of the curve where blocks end, from the largest eigenvalues down."""
+    variances, numbers = coordinates.variances, coordinates.numbers
+
+    def excess(radii, angles):
+        cosines = 2 * (radii * np.cos(angles))[:, None] * variances
+        return (variances**2 / (variances**2 + (radii**2)[:, None] - cosines)) @ numbers / size - 1
+
+    def angles_of(radii):
+        """Zero in gaps; pi, nearly, below the spectrum."""
+        low, high = np.zeros(len(radii)), np.full(len(radii), np.pi)
+        for _ in range(50):
+            middle = (low + high) / 2
+            above = excess(radii, middle) > 0
+            low, high = np.where(above, middle, low), np.where(above, high, middle)
+        return np.where(high < 1e-9, 0.0, high)
+
+    top = 4 * (variances[0] + (variances @ numbers + coordinates.trace) / size)
+    lowest = scipy.optimize.brentq(
+        lambda log: float(excess(np.exp([log]), np.array([np.pi]))[0]), np.log(variances[-1]) - 30, np.log(top)
+    )
+    top, lowest = np.log(top), lowest - 1e-3
+    width = (top - lowest) / _BLOCKS
+    ends = [top]
+    if 2 / size**0.5 < width:  # else eigenvalues that stand apart are themselves wider than a block
+        spacings = -np.diff(np.log(variances))
+        between = np.exp(-spacings / 2) * variances[:-1]
+        gaps = np.log(between[excess(between, np.zeros(len(between))) < -0.5])
+        apart = np.log(between[: np.argmax(np.append(spacings, 0.0) < width)])
+        ends += [gap for gap in apart if gap in gaps]
+        # Where gaps are closer, a block ends in the gap that is nearest to where it should end, if there is one.
+        rest = np.linspace(ends[-1], lowest, _BLOCKS + 2 - len(ends))[1:]
+        if len(gaps):
+            nearest = gaps[np.argmin(np.abs(rest[:, None] - gaps), axis=1)]
+            close = np.abs(nearest - rest) < 0.6 * (ends[-1] - lowest) / len(rest)
+            rest = np.where(close, nearest, rest)
+    else:
+        rest = np.linspace(top, lowest, _BLOCKS + 1)[1:]
+    ends = np.concatenate([ends, rest])
+    return ends + 1j * angles_of(np.exp(ends))

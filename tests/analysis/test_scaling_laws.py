@@ -1,0 +1,135 @@
+"""Random features and scaling laws: spectra against drawn features, risks against SGD, exponents against theory."""
+
+import jax
+import numpy as np
+import pytest
+import scipy.special
+
+import dimfree
+from dimfree import InvalidInput
+from dimfree.problems.random_features import deterministic_equivalent
+
+RANKS = np.arange(1.0, 2001.0)
+
+
+def spectrum_of(problem, start):
+    """Eigenvalues of the features, how many there are in each block, and what they have of the target."""
+    inputs = problem.inputs
+    size = 100.0
+    eigenvalues = np.asarray(inputs.eigenvalues) / size
+    teacher = np.asarray(start.overlaps["teachers", "teachers"])[:, 0, 0]
+    return eigenvalues, np.asarray(inputs.fractions) * size, size * eigenvalues * teacher
+
+
+@pytest.mark.parametrize(("a", "b"), [(1.0, 0.75), (0.65, 0.8), (1.2, 2.0)])
+def test_the_equivalent_is_the_mean_of_drawn_features(a, b):
+    """Traces of functions of the covariance, and of the target, within five standard errors of 24 draws."""
+    features = dimfree.RandomFeatures(RANKS ** (-2 * a), RANKS**-b)
+    times = np.array([0.3, 3.0, 30.0, 300.0, 3000.0])
+
+    def functions(eigenvalues, numbers, energies, missed):
+        decay = np.exp(-times[:, None] * eigenvalues)
+        return np.concatenate([decay @ (numbers * eigenvalues), decay @ energies, [missed]])
+
+    problem, start = features(100)
+    found = functions(*spectrum_of(problem, start), float(problem.noise))
+    drawn = []
+    for n in range(24):
+        problem, start = features(100, key=jax.random.key(n))
+        drawn.append(functions(*spectrum_of(problem, start), float(problem.noise)))
+    mean, error = np.mean(drawn, axis=0), np.std(drawn, axis=0) / np.sqrt(len(drawn))
+    # The equivalent leaves out terms of order 1/d, and blocks are a few percent wide.
+    assert np.all(np.abs(found - mean) < 5 * error + 0.01 * mean)
+    assert np.abs(found[5:9] / mean[5:9] - 1).min() < 0.02
+
+
+@pytest.mark.parametrize("size", [100, 10_000, 1_000_000])
+def test_nothing_is_lost_in_the_blocks_of_the_equivalent(size):
+    """All eigenvalues are counted, their sum is the trace, and target in blocks and miss are the target."""
+    coordinates = dimfree.PowerLawFeatures(1.0, 0.75).coordinates()
+    eigenvalues, numbers, energies, missed = deterministic_equivalent(coordinates, size)
+    assert abs(numbers.sum() / size - 1) < 1e-5
+    assert abs(numbers @ eigenvalues / (np.pi**2 / 6) - 1) < 1e-5  # zeta(2)
+    assert abs(energies.sum() + missed - scipy.special.zeta(3.5)) < 1e-5
+    assert len(eigenvalues) == 240
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("a", "b"), [(1.0, 0.75), (0.8, 0.3), (1.5, 0.75), (0.8, 1.2), (1.2, 2.0), (0.65, 0.8)])
+def test_exponents_of_the_frontier(a, b):
+    features = dimfree.PowerLawFeatures(a, b)
+    rate = 0.5 * (2 * a - 1) / (2 * a)
+    law = dimfree.scaling_law(features, dimfree.OnlineSGD(rate), np.geomspace(300, 1e6, 15), 1e9)
+    for name in ("compute", "size"):
+        found = law.exponents[name]
+        assert abs(found.value - features.predicted[name]) < 0.02
+        assert found.low <= found.value <= found.high
+        assert np.log10(found.window[1] / found.window[0]) > 2
+    assert law.method == "exact mean of SGD"
+    assert "least risk in compute" in repr(law)
+    slopes = law.slopes()
+    assert slopes.shape == law.risk.shape
+    assert np.all(slopes[-1, -20:] < 0)
+
+
+def test_the_risk_is_that_of_sgd_on_drawn_features():
+    """SGD on vectors, in the basis of the coordinates: nothing is diagonalised. 200 runs, 4 standard errors."""
+    size, ranks, rate, runs = 30, np.arange(1.0, 121.0), 0.3, 200
+    features, key = dimfree.RandomFeatures(ranks**-2, ranks**-0.75, noise=0.01), jax.random.key(5)
+    law = dimfree.scaling_law(lambda d: features(d, key=key), dimfree.OnlineSGD(rate), size, [1, 10, 100, 400])
+    W = np.asarray(jax.random.normal(key, (120, size))) / size**0.5
+    rng, theta = np.random.default_rng(0), np.zeros((runs, size))
+    target, risks = ranks**-0.75, []
+    for n in range(1, 401):
+        z = rng.normal(size=(runs, 120)) / ranks
+        x = z @ W
+        slopes = np.sum(x * theta, axis=1) - z @ target - 0.1 * rng.normal(size=runs)
+        theta = theta - rate * slopes[:, None] * x
+        if n in (1, 10, 100, 400):
+            missed = theta @ W.T - target
+            risks.append(0.5 * (missed**2 @ ranks**-2))
+    risks = np.array(risks)
+    problem = features(size, key=key)[0]
+    expected = law.risk[0] + float(problem.irreducible_risk) - 0.005  # without the noise of the labels
+    assert np.all(np.abs(risks.mean(axis=1) - expected) < 4 * risks.std(axis=1) / np.sqrt(runs))
+
+
+def test_a_network_by_its_ode():
+    def family(width):
+        problem = dimfree.TwoLayer(width, 1, "erf", noise=0.01)
+        return problem, dimfree.State(Q=0.5 * np.eye(width), M=np.full((width, 1), 0.1))
+
+    law = dimfree.scaling_law(family, lambda width: dimfree.OnlineSGD(0.5), [1, 2], [100, 1000, 5000], d=500)
+    assert law.method == "ODE"
+    assert law.parameters.tolist() == [500, 1000]
+    problem, start = family(2)
+    path = dimfree.solve(dimfree.ode(problem, dimfree.OnlineSGD(0.5)), start, [0.0, 10.0])
+    np.testing.assert_allclose(law.risk[1, -1], path.risk[-1] - 0.005, rtol=1e-6)
+
+
+def test_what_is_refused():
+    features = dimfree.PowerLawFeatures(1.0, 0.75)
+    sgd = dimfree.OnlineSGD(0.5)
+    for call, words in [
+        (lambda: dimfree.PowerLawFeatures(0.4, 1.0), "no sum"),
+        (lambda: dimfree.PowerLawFeatures(1.0, -0.6), "infinite"),
+        (lambda: dimfree.RandomFeatures([1.0, 0.0], [1.0, 1.0]), "positive"),
+        (lambda: dimfree.RandomFeatures([1.0, 0.5], [1.0]), "as many"),
+        (lambda: dimfree.RandomFeatures([1.0, 0.5], [1.0, 1.0])(2), "fewer"),
+        (lambda: dimfree.scaling_law(3, sgd, 10, 100), "function of a size"),
+        (lambda: dimfree.scaling_law(features, sgd, 100, 0.5), "at least 1"),
+        (lambda: dimfree.scaling_law(features, dimfree.OnlineSGD(3.0), 100, 1e4), "smaller learning rate"),
+    ]:
+        with pytest.raises(InvalidInput, match=words):
+            call()
+
+
+def test_its_picture():
+    features = dimfree.PowerLawFeatures(1.0, 0.75)
+    law = dimfree.scaling_law(features, dimfree.OnlineSGD(0.25), np.geomspace(100, 3000, 5), 1e6)
+    assert abs(law.exponents["compute"].value - features.predicted["compute"]) < 0.05  # three decades, small sizes
+    assert np.all(np.diff(law.frontier["size"]) > 0)
+    axes = dimfree.plot.scaling_law(law)
+    assert len(axes.lines) == 7  # five sizes, the frontier, and its exponent
+    np.testing.assert_array_equal(axes.lines[0].get_xdata(), law.samples * law.parameters[0])
+    assert "paquette2024" in dimfree.cite(features)
