@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import xarray
+from scipy.stats import norm
 
 import dimfree
 from commands import call
@@ -118,6 +119,54 @@ def test_runs_that_diverge_are_counted():
     assert result.exit_code == 0
     assert "8 of 8 ended early (diverged)" in result.stdout
     assert report(*options)["simulation"]["risk"][-1] is None
+
+
+CLUSTERS = ["--problem", "mixture-binary", "--width", "1", "--snr", "4", "--learning-rate", "0.5", *SMALL]
+
+
+def accuracy(state):
+    """Of one ReLU neuron, which calls all inputs of a negative field a zero, and the others a one."""
+    return norm.cdf(2.0 * np.asarray(state["M"])[..., 0, 0] / np.sqrt(np.asarray(state["Q"])[..., 0, 0]))
+
+
+def test_solve_prints_draws_and_saves_the_accuracy(tmp_path):
+    picture, store = tmp_path / "picture.svg", tmp_path / "run.zarr"
+    options = ["solve", *CLUSTERS, "--overlap", "0.3", "--simulate", "4", "--quantity", "accuracy"]
+    found = report(*options, "--plot", str(picture), "--output", str(store))
+    theory, simulation = found["theory"], found["simulation"]
+    assert set(theory) == set(simulation) == RECORD | {"accuracy"}
+    assert theory["accuracy"][0] == pytest.approx(norm.cdf(0.6), abs=1e-9)
+    np.testing.assert_allclose(theory["accuracy"], accuracy(theory), atol=1e-9)
+    assert theory["accuracy"][-1] > theory["accuracy"][0] + 0.01
+    with xarray.open_zarr(store, group="theory", consolidated=False) as data:
+        np.testing.assert_array_equal(data.accuracy, theory["accuracy"])
+    with xarray.open_zarr(store, group="simulation", consolidated=False) as data:
+        assert data.accuracy.dims == ("run", "alpha")
+        np.testing.assert_allclose(data.accuracy, accuracy(data), atol=1e-9)
+        np.testing.assert_allclose(data.accuracy.mean("run"), simulation["accuracy"], rtol=1e-12)
+        assert len(np.unique(data.accuracy[:, -1])) == 4
+    assert "<!-- accuracy -->" in picture.read_text()  # text is paths, which are named in comments
+    table = [line.strip("│").split("│") for line in call(*options).stdout.splitlines() if line.startswith("│")]
+    first, last = ([float(number) for number in row] for row in (table[0], table[-1]))
+    for row, time in ((first, 0), (last, -1)):
+        assert row[2] == pytest.approx(theory["accuracy"][time], rel=1e-3)
+        assert row[-1] == pytest.approx(simulation["accuracy"][time], rel=1e-3)
+
+
+def test_simulate_prints_and_saves_quantiles_of_the_accuracy(tmp_path):
+    store = tmp_path / "run.zarr"
+    options = ["simulate", *CLUSTERS, "--runs", "8", "--quantity", "accuracy"]
+    found = report(*options, "--output", str(store))["simulation"]
+    assert set(found) == RECORD | {"accuracy"}
+    with xarray.open_zarr(store, consolidated=False) as data:
+        np.testing.assert_allclose(data.accuracy, accuracy(data), atol=1e-9)
+        quantiles = np.quantile(data.accuracy, (0.1, 0.5, 0.9), axis=0)
+        np.testing.assert_allclose(data.accuracy.mean("run"), found["accuracy"], rtol=1e-12)
+    text = call(*options).stdout
+    rows = [line.strip("│").split("│") for line in text.splitlines() if line.startswith("│")]
+    assert len(rows) == 9  # a row for each time: in 80 columns no number is broken
+    for row, time in ((rows[0], 0), (rows[-1], -1)):
+        assert [float(number) for number in row[4:]] == pytest.approx(quantiles[:, time], rel=1e-3)
 
 
 # Check.

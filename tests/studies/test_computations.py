@@ -86,6 +86,65 @@ def test_simulate_and_solve_agree_with_the_library():
             np.testing.assert_allclose(found["squared_overlap"][position], (theory.final.M**2).sum(), rtol=1e-6)
 
 
+CLUSTERS = {
+    "problem": {
+        "name": "mixture", "means": [[1.0], [-1.0]], "labels": [1, 0], "width": 1, "snr": 4.0, "activation": "linear",
+    },
+    "algorithm": {"name": "OnlineSGD"},
+    "axes": {"algorithm.learning_rate": [0.2, 1.0], "alpha": [0.5, 3.0]},
+}  # fmt: skip
+
+
+def classifier(values) -> tuple[dimfree.Mixture, dimfree.OnlineSGD]:
+    problem = dimfree.Mixture([[1.0], [-1.0]], [1, 0], width=1, snr=4.0, activation="linear")
+    return problem, dimfree.OnlineSGD(values["algorithm.learning_rate"])
+
+
+def test_the_accuracy_of_theory_is_that_of_the_library():
+    description = study(**CLUSTERS, compute={"name": "solve", "overlap": 0.3, "observe": "accuracy"}, runs=1)
+    cells = Layout(description).task(0)
+    found, errors = compute(description, cells, size=len(cells))
+    assert not errors
+    assert set(found) == {"risk", "squared_overlap", "accuracy", "diverged"}
+    for position in range(4):
+        values = cells.at(position)
+        start = dimfree.State(Q=[[1.0]], M=[[0.3]])
+        theory = dimfree.solve(dimfree.ode(*classifier(values)), start, values["alpha"])
+        np.testing.assert_allclose(found["accuracy"][position], theory.observe("accuracy")[-1], rtol=1e-6)
+    assert np.ptp(found["accuracy"]) > 0.1
+
+
+def test_the_accuracy_of_runs_is_that_of_the_library():
+    description = study(**CLUSTERS, compute={"name": "simulate", "d": 40, "observe": "accuracy"}, runs=6)
+    cells = Layout(description).task(0)
+    found, errors = compute(description, cells, size=len(cells))
+    assert not errors
+    for position, key in enumerate(cell_keys(description, cells)):
+        values = cells.at(position)
+        problem, sgd = classifier(values)
+        start_key, run_key = jax.random.split(jax.random.fold_in(key, 0))
+        starts = jax.vmap(lambda key, problem=problem: dimfree.random_state(problem, 40, key=key))(
+            jax.random.split(start_key, 6)
+        )
+        runs = dimfree.simulate(problem, sgd, starts, 40, [0.0, values["alpha"]], runs=6, key=run_key)
+        expected = np.asarray(runs.observe("accuracy"))[:, -1]
+        np.testing.assert_allclose(found["accuracy"][position], expected.mean(), rtol=1e-12)
+        np.testing.assert_allclose(found["accuracy_error"][position], expected.std(ddof=1) / 6**0.5, rtol=1e-9)
+    assert np.ptp(found["accuracy"]) > 0.1
+
+
+@pytest.mark.slow
+def test_runs_that_diverge_have_no_accuracy():
+    description = study(
+        **CLUSTERS | {"axes": {"algorithm.learning_rate": [0.5, 1e5]}},
+        compute={"name": "simulate", "d": 40, "alpha": 1.0, "observe": "accuracy"},
+        runs=3,
+    )
+    found, _ = compute(description, Layout(description).task(0), size=2)
+    assert found["diverged"].tolist() == [0, 1]
+    assert np.isfinite(found["accuracy"]).tolist() == [True, False]
+
+
 def test_further_runs_are_made_until_the_error_is_small_and_only_where_it_is_not():
     axes = {"algorithm.learning_rate": [0.001, 0.03, 0.1, 0.12]}
     description = study(target_error=0.1, most_runs=60, axes=axes)

@@ -60,6 +60,8 @@ def changed(study: dict, **fields) -> dict:
         ({"axes": {"problem.__class__": [1], "os.system": [2]}}, "os.system"),
         ({"compute": {"name": "sole"}}, "compute.name: 'sole' was given; choose one of 'exit_time'"),
         ({"compute": {"name": "solve"}}, "give either d"),
+        ({"compute": {"name": "solve", "overlap": 0.1, "observe": "loss"}}, "should be 'accuracy' (given: 'loss')"),
+        ({"compute": {"name": "exit_time", "observe": "accuracy"}}, "observe: there is no such key"),
         ({"compute": {"name": "function", "function": "os.system('ls')", "quantities": ["a"]}}, "compute.function"),
         ({"compute": {"name": "analysis", "of": "__import__", "quantities": ["a"]}}, "compute.analysis.of"),
         ({"problem": {"width": 1}}, "give the name of it"),
@@ -106,6 +108,11 @@ def test_the_file_and_the_object_are_the_same(tmp_path):
         ({"algorithm": {"name": "GradientDescent", "samples_per_dimension": 2.0}}, "is for fresh samples"),
         ({"axes": {"problem.noise": [-1.0]}, "algorithm": {"name": "OnlineSGD", "learning_rate": 0.1}}, "noise = -1"),
         ({"axes": {"problem.noise": [1.0]}}, "learning_rate"),
+        ({"compute": SOLVE["compute"] | {"observe": "accuracy"}}, "observe: accuracy was given, but TwoLayer("),
+        (
+            {"compute": {"name": "simulate", "observe": "accuracy"}},
+            "has no classes. Take a mixture, or a multi-output with labels 'soft' or 'hard'.",
+        ),
     ],
 )
 def test_a_cell_that_cannot_be_is_refused_before_anything_runs(tmp_path, fields, words):

@@ -182,10 +182,13 @@ def simulate(
             M_quantiles={f"{q:g}": np.quantile(M, q, axis=0) if kept.any() else None for q in _QUANTILES},
         )
         return
-    largest = np.abs(np.asarray(simulated.state.M)).max(axis=(2, 3))
     columns: dict[str, Any] = {"alpha": np.asarray(simulated.alpha)}
-    shown = [("risk", simulated.risk), *((name, simulated.observe(name)) for name in observed)]
-    for name, values in (*shown, ("largest |M|", largest)):
+    # Quantiles of two quantities are as many columns as a terminal has room for.
+    if observed:
+        beside = {name: simulated.observe(name) for name in observed}
+    else:
+        beside = {"largest |M|": np.abs(np.asarray(simulated.state.M)).max(axis=(2, 3))}
+    for name, values in {"risk": simulated.risk, **beside}.items():
         for q in _QUANTILES:
             columns[f"{name} {q:.0%}"] = np.quantile(_shown(simulated, values), q, axis=0)
     title = f"SGD in d = {dimension}, {runs} runs: quantiles over the runs"
@@ -308,11 +311,9 @@ def _observed(problem: "Problem", quantity: str) -> tuple[str, ...]:
     """What is observed beside the risk, or an error."""
     if quantity == "risk":
         return ()
-    if not problem.classifies:
-        raise invalid(
-            f"--quantity accuracy was given, but {problem!r} has no classes; take a mixture, or a multi-output with "
-            "the cross-entropy."
-        )
+    from ..problems.base import check_classes
+
+    check_classes(problem, "--quantity accuracy")
     return (quantity,)
 
 

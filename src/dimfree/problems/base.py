@@ -354,6 +354,15 @@ def check_problem(problem: object, *known: Literal["spectrum", "tokens", "change
         )
 
 
+def check_classes(problem: Problem, given: str) -> None:
+    """An error if a file or a command (`given`) asks for the accuracy of a problem without classes."""
+    if not problem.classifies:
+        raise InvalidInput(
+            f"{given} was given, but {problem!r} has no classes. Take a mixture, or a multi-output with labels 'soft' "
+            "or 'hard'."
+        )
+
+
 def is_bounded(fields: Float[Array, "..."], slopes: Float[Array, "..."]) -> Bool[Array, ""]:
     """Whether a step can be taken: fields and gradients of order one, not on their way to infinity.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import algorithms, problems, registry
 from ..errors import InvalidInput, check_memory
-from ..problems.base import check_problem
+from ..problems.base import check_classes, check_problem
 from ..trajectory import bytes_of_state
 from .description import Analysis, Description, Function, axis_values
 
@@ -115,6 +115,8 @@ def _check_first(description: Description, values: dict[str, Any]) -> None:
     algorithm, name = make_algorithm(description, values), description.compute.name
     known = {"fixed_points": ("tokens",), "exit_time": ("spectrum", "tokens"), "dmft": ()}
     check_problem(problem, *known.get(name, ("spectrum", "tokens", "change")))
+    if getattr(description.compute, "observe", None) is not None:
+        check_classes(problem, "compute: observe: accuracy")
     online = isinstance(algorithm, algorithms.OnlineAlgorithm)
     if name == "dmft" and online:
         raise InvalidInput(
