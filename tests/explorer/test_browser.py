@@ -70,6 +70,56 @@ def test_the_exponent_of_a_power_law_is_a_slider(tmp_path):
         assert wrong == []
 
 
+def test_the_accuracy_is_a_choice_where_there_are_classes(tmp_path):
+    with server("--problem", "two-clusters") as (address, _), visitor() as (page, wrong):
+        page.goto(address)
+        page.wait_for_selector(f"{PICTURE}[alt*='risk and overlaps']")
+        of_risk = page.get_attribute(PICTURE, "src")
+        page.get_by_role("radio", name="accuracy").click()
+        page.wait_for_selector(f"{PICTURE}[alt*='accuracy and overlaps']")
+        assert page.get_attribute(PICTURE, "src") != of_risk
+        before = card(page, "accuracy")
+        move(page, NOISE, "ArrowRight")  # wider clusters: from 0.25 to 0.3
+        data = xarray.load_dataset(download(page, "Data (NetCDF)", tmp_path), engine="scipy")
+        assert 'quantity="accuracy"' in download(page, "Code that", tmp_path).read_text()
+        problem = dimfree.Mixture([[1.0], [-1.0]], [1, 0], width=1, snr=1 / 0.3, activation="erf")
+        start = dimfree.random_state(problem, 500, key=jax.random.split(jax.random.key(0))[0])
+        theory = dimfree.solve(dimfree.ode(problem, dimfree.OnlineSGD(1.0)), start, data.alpha.values)
+        np.testing.assert_allclose(data.accuracy, theory.observe("accuracy"), rtol=1e-9)
+        assert data.simulated_accuracy.sizes == {"run": 16, "alpha": 201}
+        assert card(page, "accuracy") == f"{float(data.accuracy[-1]):.3g}"
+        assert float(card(page, "accuracy")) < float(before) - 0.01
+
+        # A problem without classes has no such choice.
+        page.get_by_role("combobox").select_option("Phase retrieval")
+        page.wait_for_selector(f"{PICTURE}[alt^='Phase retrieval: risk']")
+        assert page.get_by_role("radio").count() == 0
+        assert page.locator("[data-card=accuracy]").count() == 0
+        assert wrong == []
+
+
+@pytest.mark.slow
+def test_the_page_without_python_has_the_accuracy(tmp_path):
+    axes = {"width": [1], "learning_rate": [1.0], "noise": [0.25, 1.0], "d": [100]}
+    path = tmp_path / "page.html"
+    path.write_text(page_text("two-clusters", axes, say=lambda words: None))
+    with visitor() as (page, wrong):
+        page.goto(path.as_uri())
+        titles, line = page.locator("#charts svg"), "#charts svg:first-child path.theory"
+        before = page.get_attribute(line, "d")
+        assert "Risk" in titles.first.inner_html()
+        page.get_by_label("Quantity").select_option("accuracy")
+        assert "Accuracy" in titles.first.inner_html()
+        assert page.get_attribute(line, "d") != before
+        narrow = float(page.inner_text("[data-card=accuracy] b"))
+        page.locator("#noise").focus()
+        page.keyboard.press("ArrowRight")
+        # The best accuracy is the normal distribution function of the root of the snr: 0.977 and 0.841.
+        assert 0.9 < narrow < 0.978
+        assert 0.7 < float(page.inner_text("[data-card=accuracy] b")) < 0.842
+        assert wrong == []
+
+
 @pytest.mark.slow
 def test_the_page_without_python_moves(tmp_path):
     axes = {"width": [1], "learning_rate": [0.05, 0.1], "noise": [0.0, 1.0], "d": [100]}

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from scipy.stats import norm
 
 import dimfree
 from dimfree.analysis.portrait import Portrait
@@ -88,6 +89,9 @@ def test_a_curve_crosses_a_level_when_it_first_does(risk, time):
         ({"width": 0}, "width = 0"),
         ({"noise": -0.1}, "noise = -0.1"),
         ({"exponent": 1.0}, "exponent = 1.0"),
+        ({"quantity": "accuracy"}, "quantity = 'accuracy' was given, but TwoLayer("),
+        ({"quantity": "loss"}, "quantity = 'loss'"),
+        ({"problem": "two-clusters", "noise": 0.0}, "noise = 0 was given; it is the variance of a cluster"),
         ({"problem": "power-law"}, "exponent = None"),
         ({"learning_rate": 0.0}, "learning_rate = 0.0"),
         ({"alpha": float("inf")}, "alpha = inf"),
@@ -322,7 +326,7 @@ def test_every_script_is_python_that_states_the_settings(name):
     for make in (scripts.curves_script, scripts.exits_script, scripts.flow_script, scripts.regimes_script):
         text = make(settings)
         ast.parse(text)
-        assert "noise=0.3" in text
+        assert ("snr=1 / 0.3" if settings.choice.has_clusters else "noise=0.3") in text
         assert "d, alpha = 700," in text
         assert f"learning_rate={settings.learning_rate}" in text
         assert all(len(line) <= 120 for line in text.splitlines())
@@ -344,6 +348,31 @@ def test_a_script_runs_by_itself_and_gives_the_same_numbers(one, tmp_path):
     data = xarray.load_dataset(tmp_path / "curves.nc", engine="scipy")
     np.testing.assert_array_equal(data.risk, one.theory.risk)
     np.testing.assert_array_equal(data.simulated_risk, one.simulated.risk)
+
+
+@pytest.mark.slow
+def test_the_script_of_the_accuracy_gives_the_accuracy_of_the_cards(tmp_path):
+    import xarray
+
+    settings = dataclasses.replace(PROBLEMS["two-clusters"].default, quantity="accuracy", d=100)
+    result = computations.curves(settings)
+    (tmp_path / "curves.py").write_text(scripts.curves_script(settings, plateau=result.level is not None))
+    done = subprocess.run(
+        [sys.executable, "curves.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=os.environ
+    )
+    assert done.returncode == 0, done.stderr
+    data = xarray.load_dataset(tmp_path / "curves.nc", engine="scipy")
+    # One neuron of an odd, increasing activation: a linear classifier.
+    expected = norm.cdf(data.M[-1, 0, 0] / np.sqrt(settings.noise * data.Q[-1, 0, 0]))
+    np.testing.assert_allclose(data.accuracy[-1], expected, atol=1e-9)
+    assert f"accuracy at the end: theory {expected:.6g}, " in done.stdout
+    np.testing.assert_array_equal(data.simulated_accuracy, pictures.data_of(result).simulated_accuracy)
+    (card,) = [card for card in pictures.cards_of(result) if card[0] == "accuracy"]
+    assert card[2] == pictures.number(expected)
+    assert card[3] == f"theory; simulated {pictures.number(float(data.simulated_accuracy[:, -1].mean()))}"
+    left, right = pictures.draw_curves(result).axes
+    assert (left.get_ylabel(), right.get_ylabel()) == ("accuracy", "overlaps $M$")
+    assert not [card for card in pictures.cards_of(computations.curves(ONE)) if card[0] == "accuracy"]
 
 
 @pytest.mark.slow

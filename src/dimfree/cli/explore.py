@@ -14,7 +14,8 @@ def explore(
         typer.Option(
             metavar="NAME",
             help="Which to begin with: phase-retrieval, two-quadratic-teachers, committee (two-layer, with erf), "
-            "one-direction (single-index, with erf) or power-law (inputs with a spectrum). Sliders set the rest.",
+            "one-direction (single-index, with erf), power-law (inputs with a spectrum) or two-clusters (mixture). "
+            "Sliders set the rest.",
         ),
     ] = "phase-retrieval",
     store: Annotated[

@@ -166,7 +166,9 @@ def _exit_time(settings: Settings, runs: int, methods: tuple[str, ...]) -> ExitT
 
 
 def _exits_key(settings: Settings) -> tuple:
-    return dataclasses.astuple(dataclasses.replace(settings, alpha=1.0, log=False))  # which it does not depend on
+    return dataclasses.astuple(
+        dataclasses.replace(settings, alpha=1.0, log=False, quantity="risk")
+    )  # which it does not depend on
 
 
 def _kept(results: collections.OrderedDict, known: tuple) -> Any:
@@ -198,8 +200,9 @@ def regime_map(settings: Settings) -> RegimeMap:
     settings = settings.checked()
     alpha = REGIME_TIME * settings.width / settings.learning_rate
     known = _regime_key(settings)
+    network: Any = settings.network  # regimes says in words which problems it is not for
     result = regimes(
-        settings.network,
+        network,
         settings.algorithm,
         settings.d,
         alpha,

@@ -40,7 +40,7 @@ def axes_of(choice: Choice) -> dict[str, list]:
     fewer = 1 if exponent is None else 2  # so that a page with one more slider is not larger
     exponents = {} if exponent is None else {"exponent": _some(choice.exponents, _EXPONENTS, exponent)}
     return {
-        "width": list(_WIDTHS),
+        "width": [width for width in _WIDTHS if width in choice.widths],
         "learning_rate": _some(choice.rates, _RATES // fewer, default.learning_rate),
         "noise": _some(choice.noises, _NOISES // fewer, default.noise),
         **exponents,
@@ -75,6 +75,7 @@ def page(problem: str, axes: dict[str, list], *, say: Callable[[str], Any]) -> s
         "sphere": choice.default.sphere,
         "version": importlib.metadata.version("dimfree"),
         "axes": axes,
+        "noise": choice.noise_title,
         "start": nearest,
         "teachers": choice.teacher_width,
         "cells": cells,
@@ -88,20 +89,26 @@ def page(problem: str, axes: dict[str, list], *, say: Callable[[str], Any]) -> s
 def cell(result: Curves) -> dict[str, Any]:
     """What the page knows of one setting."""
     completed = np.asarray(result.simulated.outcome) == Outcome.COMPLETED
-    simulated = np.asarray(result.simulated.risk)[completed]
     overlaps = np.asarray(result.matched.state.M)[completed]
     some = bool(completed.any())
-    low, high = np.quantile(simulated, [0.1, 0.9], axis=0) if some else (None, None)
+
+    def curves_of(quantity: str) -> dict[str, Any]:
+        simulated = np.asarray(result.simulated.observe(quantity))[completed]
+        low, high = np.quantile(simulated, [0.1, 0.9], axis=0) if some else (None, None)
+        return {
+            "theory": _short(np.asarray(result.theory.observe(quantity))),
+            "mean": _short(simulated.mean(axis=0)) if some else [],
+            "low": _short(low),
+            "high": _short(high),
+        }
 
     def entries(M) -> list[Any]:
         return [_short(M[:, i, j]) for i in range(M.shape[1]) for j in range(M.shape[2])]
 
     return {
         "alpha": _short(np.asarray(result.theory.alpha)),
-        "theory": _short(np.asarray(result.theory.risk)),
-        "mean": _short(simulated.mean(axis=0)) if some else [],
-        "low": _short(low),
-        "high": _short(high),
+        **curves_of("risk"),
+        **({"accuracy": curves_of("accuracy")} if result.settings.choice.classifies else {}),
         "M": entries(np.asarray(result.theory.state.M)),
         "simulated_M": entries(overlaps.mean(axis=0)) if some else [],
         "low_M": entries(np.quantile(overlaps, 0.1, axis=0)) if some else [],

@@ -34,18 +34,20 @@ _EXIT_NAMES = {
 
 
 def draw_curves(result: Curves) -> Any:
-    """Risk and overlaps, theory as lines and simulations as dots; dashed, when each leaves the plateau."""
+    """Risk (or accuracy) and overlaps, theory as lines, simulations as dots; dashed, when each leaves the plateau."""
     # Fixed, since to find room for labels takes as long as to draw; the widest are powers of ten.
     margins = {"left": 0.108, "right": 0.99, "bottom": 0.3, "top": 0.935, "wspace": 0.29}
     left, right = plot.panels(2, size=(9.2, 4.9), margins=margins)
-    plot.compare(result.theory, result.simulated, axes=left, log=result.settings.log)
+    quantity = result.settings.quantity
+    of_risk = quantity == "risk"
+    plot.compare(result.theory, result.simulated, axes=left, quantity=quantity, log=result.settings.log and of_risk)
     plot.compare(result.theory, result.matched, axes=right, quantity="M")
     named = right.get_legend()
     assert named is not None
     # The last of the legend are the entries of M, with their colours.
     entries = [(line, text.get_text()) for line, text in zip(named.legend_handles, named.get_texts(), strict=True)][2:]
     marks = []
-    if result.level is not None:
+    if result.level is not None and of_risk:
         for time, line, words in (
             (result.predicted, "--", "the ODE has left"),
             (np.median(result.measured), ":", "the median run has left"),
@@ -59,7 +61,7 @@ def draw_curves(result: Curves) -> Any:
         right.set_ylim(min(low, -_OVERLAP), max(high, _OVERLAP))
     _legend(left, [*_kinds(left, result, _THEORY, _RUNS), *marks], columns=2)
     _legend(right, [*_kinds(right, result, _MARK, _MARK), *entries], columns=2 if len(entries) < 3 else 3)
-    left.set_title("Risk", loc="left")
+    left.set_title(quantity.capitalize(), loc="left")
     right.set_title("Overlaps of students with teachers", loc="left")
     return left.figure
 
@@ -115,7 +117,8 @@ def caption_of(result: Curves, *, each: bool = True) -> str:
     words.append("All start from the same random students.")
     median = np.median(result.measured)
     times = {"the dashed line for the ODE": result.predicted, "the dotted one for the median run": median}
-    if drawn := [name for name, time in times.items() if np.isfinite(time)]:
+    drawn = [name for name, time in times.items() if np.isfinite(time)]
+    if drawn and result.settings.quantity == "risk":
         words.append(
             "SGD has left the plateau when the risk has fallen below the thin grey line: in the left picture "
             f"{' and '.join(drawn)}."
@@ -214,8 +217,9 @@ def as_html(figure: Any, description: str) -> str:
 
 def data_of(result: Curves) -> "xarray.Dataset":
     """Theory and simulation over the same alpha, as one Dataset."""
-    theory, simulated = result.theory.to_xarray(), result.simulated.to_xarray()
-    names = ["risk", "Q", "M"]
+    observed = ["accuracy"] if result.settings.quantity == "accuracy" else []
+    theory, simulated = result.theory.to_xarray(observed), result.simulated.to_xarray(observed)
+    names = ["risk", *observed, "Q", "M"]
     renamed = simulated[names].rename({name: f"simulated_{name}" for name in names})
     return theory[names].merge(renamed, combine_attrs="override")
 
@@ -296,7 +300,7 @@ def cards_of(result: Curves) -> list[tuple[str, str, str, str]]:
     completed = np.asarray(result.simulated.outcome) == Outcome.COMPLETED
     final = np.asarray(result.simulated.risk)[completed, -1]
     diverges = int(result.theory.outcome) == Outcome.DIVERGED
-    return [
+    found = [
         *exits,
         (
             "plateau",
@@ -311,6 +315,13 @@ def cards_of(result: Curves) -> list[tuple[str, str, str, str]]:
             f"theory; simulated {number(float(final.mean())) if len(final) else 'too'}",
         ),
     ]
+    if settings.choice.classifies:
+        network = result.theory.problem
+        theory, runs = (network.mean("accuracy", each.final) for each in (result.theory, result.simulated))
+        final = np.asarray(runs)[completed]
+        words = f"theory; simulated {number(float(final.mean()))}" if len(final) else "theory"
+        found.append(("accuracy", "Accuracy at the end", "diverges" if diverges else number(float(theory)), words))
+    return found
 
 
 def exit_rows(result: ExitTime) -> list[dict[str, str]]:

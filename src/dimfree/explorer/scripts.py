@@ -1,6 +1,7 @@
 """From settings to a script that makes the same picture by itself, with the public names of the library only."""
 
 import importlib.metadata
+import json
 
 from .computations import EXIT_RUNS, REGIME_TIME, exit_methods
 from .settings import RUNS, THRESHOLD, Settings
@@ -42,9 +43,19 @@ for time, line in ((exits[0], "--"), (np.median(exits[1:]), ":")):
 """
 
 
+_ACCURACY = """
+accuracy = theory.observe("accuracy")[-1], runs.observe("accuracy")[:, -1].mean()
+print(f"accuracy at the end: theory {accuracy[0]:.6g}, simulated {accuracy[1]:.6g}")
+"""
+
+
 def curves_script(settings: Settings, *, plateau: bool = True) -> str:
-    """Risk and overlaps, theory and simulation; `plateau`: whether there is one to leave."""
-    log = ", log=True" if settings.log else ""
+    """Risk (or accuracy) and overlaps, theory and simulation; `plateau`: whether there is one to leave."""
+    of_risk = settings.quantity == "risk"
+    shown = (", log=True" if settings.log else "") if of_risk else f', quantity="{settings.quantity}"'
+    observed = "" if of_risk else f'["{settings.quantity}"]'
+    names = ["risk", "Q", "M"] if of_risk else ["risk", settings.quantity, "Q", "M"]
+    told = "" if of_risk else _ACCURACY
     return (
         _head(f"{settings.choice.title}: theory and simulation.", "import numpy as np")
         + _statement(settings)
@@ -53,16 +64,16 @@ def curves_script(settings: Settings, *, plateau: bool = True) -> str:
 # As on the page, but for its legends, and for its students of runs that broke a symmetry otherwise than the ODE, which
 # it names as those of the ODE; here every run keeps its own names.
 left, right = dimfree.plot.panels(2, size=(9.6, 4.4))
-dimfree.plot.compare(theory, runs{log}, axes=left).set_title("Risk")
+dimfree.plot.compare(theory, runs{shown}, axes=left).set_title("{settings.quantity.capitalize()}")
 dimfree.plot.compare(theory, runs, quantity="M", axes=right).set_title("Overlaps of students with teachers")
-{_EXITS if plateau else ""}left.figure.savefig("curves.png", dpi=200)
+{_EXITS if plateau and of_risk else ""}left.figure.savefig("curves.png", dpi=200)
 
-names = ["risk", "Q", "M"]
-simulated = runs.to_xarray()[names].rename({{name: f"simulated_{{name}}" for name in names}})
-data = theory.to_xarray()[names].merge(simulated, combine_attrs="override")
+names = {json.dumps(names)}
+simulated = runs.to_xarray({observed})[names].rename({{name: f"simulated_{{name}}" for name in names}})
+data = theory.to_xarray({observed})[names].merge(simulated, combine_attrs="override")
 data.to_netcdf("curves.nc", engine="scipy")
 print(f"risk at the end: theory {{float(theory.risk[-1]):.6g}}, simulated {{float(runs.risk[:, -1].mean()):.6g}}")
-"""
+{told.lstrip()}"""
     )
 
 

@@ -26,8 +26,13 @@ PROBLEMS = {
     "committee": "two-layer, two teachers through erf",
     "one-direction": "single-index, one teacher through erf",
     "power-law": "the same, for inputs with a power-law spectrum",
+    "two-clusters": "mixture, two classes",
 }
-_LIBRARY_NAMES = {"two-layer": "committee", "single-index": "one-direction"}  # which other commands take
+_LIBRARY_NAMES = {
+    "two-layer": "committee",
+    "single-index": "one-direction",
+    "mixture": "two-clusters",
+}  # which other commands take
 PROBLEM_VARIABLE = "DIMFREE_EXPLORER_PROBLEM"
 STORE_VARIABLE = "DIMFREE_EXPLORER_STORE"
 _PATIENCE = 60.0  # seconds for the server to answer

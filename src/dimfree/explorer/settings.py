@@ -9,10 +9,12 @@ import numpy as np
 from .. import registry
 from ..algorithms import OnlineSGD
 from ..errors import InvalidInput, nonnegative_number, positive_integer
-from ..problems import TwoLayer
+from ..problems import Mixture, TwoLayer
+from ..problems.base import check_classes
 
 RUNS = 16
 WIDTHS = (1, 2, 3, 4)
+QUANTITIES = ("risk", "accuracy")
 DIMENSIONS = (100, 200, 300, 500, 1_000, 2_000, 5_000, 10_000)
 THRESHOLD = 0.1  # of the plateau's excess risk, which a run that has left it has lost
 
@@ -25,6 +27,7 @@ class Choice:
     - `problem`: its name in the library, and `arguments`: those that no slider sets.
     - `rates`, `noises`, `alphas`: the steps of the sliders.
     - `exponents`: those of the slider of a power law, which the spectrum of the inputs has; none if it is isotropic.
+    - `widths`: how many students there may be.
     """
 
     title: str
@@ -37,19 +40,39 @@ class Choice:
     default: "Settings"
     log: bool = False
     exponents: tuple[float, ...] = ()
+    widths: tuple[int, ...] = WIDTHS
 
     @property
     def teacher_width(self) -> int:
         return self.arguments.get("teacher_width", 1)
 
-    def make(self, width: int, noise: float, exponent: float | None) -> TwoLayer:
+    @property
+    def classifies(self) -> bool:
+        """Whether there is an accuracy beside the risk."""
+        return self.default.network.classifies
+
+    @property
+    def has_clusters(self) -> bool:
+        """Whether the noise is that of the inputs in their clusters, rather than of the labels."""
+        return self.problem == "Mixture"
+
+    @property
+    def noise_title(self) -> str:
+        """What the slider of the noise is called."""
+        return "Variance of a cluster, 1/snr" if self.has_clusters else "Label noise (variance)"
+
+    def make(self, width: int, noise: float, exponent: float | None) -> TwoLayer | Mixture:
         """The problem."""
+        if self.has_clusters:
+            return registry.make("problem", self.problem, {"width": width, "snr": 1 / noise, **self.arguments})
         spectrum = {} if exponent is None else {"spectrum": {"name": "power_law", "exponent": exponent, **_POWER_LAW}}
         return registry.make("problem", self.problem, {"width": width, **self.arguments, "noise": noise, **spectrum})
 
     def call(self, width: int, noise: float, exponent: float | None) -> str:
         """The same as text."""
         arguments = "".join(f"{name}={json.dumps(value)}, " for name, value in self.arguments.items())
+        if self.has_clusters:
+            return f"dimfree.{self.problem}({arguments}width={width}, snr=1 / {noise})"
         call = f"dimfree.{self.problem}(width={width}, {arguments}noise={noise})"
         if exponent is None:
             return call
@@ -71,6 +94,7 @@ class Settings:
     seed: int = 0
     log: bool = False
     exponent: float | None = None  # of the inputs' spectrum, where it is a power law
+    quantity: str = "risk"  # what the learning curves are of; "accuracy" where there are classes
 
     def checked(self) -> "Settings":
         """The same, or an error that says what cannot be."""
@@ -80,6 +104,12 @@ class Settings:
         positive_integer(self.d, "d", minimum=self.width + self.choice.teacher_width)
         positive_integer(self.seed, "seed", minimum=0)
         nonnegative_number(self.noise, "noise", meaning=" (it is the variance of the label noise)")
+        if self.choice.has_clusters and self.noise == 0:
+            raise InvalidInput("noise = 0 was given; it is the variance of a cluster, which must be positive.")
+        if self.quantity not in QUANTITIES:
+            raise InvalidInput(f"quantity = {self.quantity!r} was given; choose one of {', '.join(QUANTITIES)}.")
+        if self.quantity == "accuracy":
+            check_classes(self.network, "quantity = 'accuracy'")
         if (self.exponent is None) == bool(self.choice.exponents):
             raise InvalidInput(
                 f"exponent = {self.exponent} was given; a power law has one, and other inputs have none."
@@ -99,7 +129,7 @@ class Settings:
         return PROBLEMS[self.problem]
 
     @property
-    def network(self) -> TwoLayer:
+    def network(self) -> TwoLayer | Mixture:
         """The problem at these settings."""
         return self.choice.make(self.width, self.noise, self.exponent)
 
@@ -199,5 +229,18 @@ PROBLEMS = {
         ),
         log=True,
         exponents=_steps(0.1, 2.0, 0.1),
+    ),
+    "two-clusters": Choice(
+        title="Two clusters",
+        words="Inputs in two clusters, each with its label, and the cross-entropy. SGD lowers the risk; the accuracy "
+        "is the fraction of fresh inputs that the network puts in the right class. The wider the clusters, the more "
+        "they overlap, and the lower the best accuracy.",
+        problem="Mixture",
+        arguments={"means": [[1.0], [-1.0]], "labels": [1, 0], "activation": "erf"},
+        rates=_steps(0.1, 4.0, 0.1),
+        noises=(0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0),
+        alphas=_steps(5.0, 100.0, 5.0),
+        default=Settings(problem="two-clusters", width=1, learning_rate=1.0, sphere=False, alpha=20.0, noise=0.25),
+        widths=(1, 2),
     ),
 }

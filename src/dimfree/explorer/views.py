@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import InvalidInput
 from . import computations, pictures, scripts
 from .serve import PROBLEM_VARIABLE, STORE_VARIABLE
-from .settings import DIMENSIONS, PROBLEMS, WIDTHS, Settings
+from .settings import DIMENSIONS, PROBLEMS, QUANTITIES, Settings
 
 CURVES, EXITS, FLOW, REGIMES, STUDY = (
     "Learning curves",
@@ -82,11 +82,15 @@ def controls(mo: Any, problem: str) -> Any:
     exponents = {}
     if choice.exponents:
         exponents["exponent"] = slider(choice.exponents, start.exponent, "Exponent of the power law")
+    quantities = {}
+    if choice.classifies:
+        quantities["quantity"] = mo.ui.radio(list(QUANTITIES), start.quantity, label="Quantity", inline=True)
     return mo.ui.dictionary(
         {
-            "width": slider(WIDTHS, start.width, "Students, p"),
+            **quantities,
+            "width": slider(choice.widths, start.width, "Students, p"),
             "learning_rate": slider(choice.rates, start.learning_rate, "Learning rate"),
-            "noise": slider(choice.noises, start.noise, "Label noise (variance)"),
+            "noise": slider(choice.noises, start.noise, choice.noise_title),
             **exponents,
             "d": slider(DIMENSIONS, start.d, "Dimension, d"),
             "alpha": slider(choice.alphas, start.alpha, "Samples per dimension, α"),
@@ -200,7 +204,7 @@ def _curves(settings: Settings, _: Any) -> _View:
     return _View(
         name="curves",
         figure=pictures.draw_curves(result),
-        description=f"{settings.choice.title}: risk and overlaps over alpha, theory and simulation",
+        description=f"{settings.choice.title}: {settings.quantity} and overlaps over alpha, theory and simulation",
         words=pictures.caption_of(result),
         cards=f'<div class="dimfree-cards">{cards}</div>',
         remark=result.remark,
