@@ -187,7 +187,8 @@ def scaling_law(
             f"family = {shown(family)} was given; pass a function of a size to a problem and its start, such as "
             "dimfree.PowerLawFeatures(...), or lambda size: (problem, start)."
         )
-    sizes = np.unique([positive_integer(round(float(size)), "sizes") for size in np.atleast_1d(np.asarray(sizes))])
+    wanted = np.atleast_1d(np.asarray(sizes, float))
+    sizes = np.unique([positive_integer(round(float(size)), "sizes") for size in wanted])
     numbers = _samples(samples)
     risks, parameters, methods = [], [], set()
     for size in sizes.tolist():

@@ -1,5 +1,6 @@
 """Random features of inputs with any spectrum: the least-squares problem that they are, at any size."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -251,11 +252,12 @@ def deterministic_equivalent(coordinates: Coordinates, size: int):
         )
     curve = _curve(coordinates, size)
     start, end = curve[:-1, None], curve[1:, None]
+    radii = np.exp(np.real(curve))
     nodes, weights = np.polynomial.legendre.leggauss(_ON_PATH)
     # More nodes near the ends, which may be close to poles.
     even = (nodes + 1) / 2
     part, growth = even**3 * (10 - 15 * even + 6 * even**2), 30 * even**2 * (1 - even) ** 2
-    length = (end - start).real
+    length = np.real(end - start)
     # Straight in the logarithm of y, and bent upwards, away from the poles on the real line.
     logarithm = start + part * (end - start) - 2j * part * (1 - part) * length
     along = (end - start) - 2j * (1 - 2 * part) * length
@@ -273,7 +275,7 @@ def deterministic_equivalent(coordinates: Coordinates, size: int):
     numbers, totals, energies = inside(-size / y), inside(-size * (1 - share)), inside(of_target / (1 - share))
     # Below the spectrum, and in gaps, there is nothing but rounding.
     empty = numbers < 1e-9 * size
-    eigenvalues = np.where(empty, np.exp((start + end).real[:, 0] / 2), totals / np.where(empty, 1.0, numbers))
+    eigenvalues = np.where(empty, np.sqrt(radii[1:] * radii[:-1]), totals / np.where(empty, 1.0, numbers))
     numbers, energies = np.where(empty, 1e-12 * size, numbers), np.where(empty, 0.0, np.maximum(energies, 0.0))
     return eigenvalues, numbers, energies, _missed(coordinates, size)
 
@@ -281,9 +283,9 @@ def deterministic_equivalent(coordinates: Coordinates, size: int):
 def _sums(coordinates: Coordinates, y: Complex[np.ndarray, " n"]) -> Complex[np.ndarray, "3 n"]:
     r"""The sums of $\lambda/(\lambda - y)$, of its square and of energy$/(\lambda - y)$ over the coordinates."""
     variances, numbers, energies = coordinates[:3]
-    across = variances - y.real[:, None]
-    inverse = 1 / (across**2 + y.imag[:, None] ** 2)
-    along, up = across * inverse, y.imag[:, None] * inverse  # real and imaginary part of 1/(variance - y)
+    across, height = variances - np.real(y)[:, None], np.imag(y)[:, None]
+    inverse = 1 / (across**2 + height**2)
+    along, up = across * inverse, height * inverse  # real and imaginary part of 1/(variance - y)
     weights = np.stack([numbers * variances, energies], axis=1)
     first = along @ weights + 1j * (up @ weights)
     second = (along**2 - up**2) @ (numbers * variances**2) + 2j * ((along * up) @ (numbers * variances**2))
@@ -298,8 +300,12 @@ def _missed(coordinates: Coordinates, size: int) -> float:
         y = np.exp(logarithm)
         return float(numbers @ (variances / (variances + y)) + trace / y) - size
 
-    y = np.exp(scipy.optimize.brentq(above, np.log(variances[-1]) - 60, np.log(trace + variances @ numbers) + 60))
+    y = np.exp(_zero(above, np.log(variances[-1]) - 60, float(np.log(trace + variances @ numbers)) + 60))
     return float(y * (energies @ (1 / (variances + y))) + energy)
+
+
+def _zero(function: Callable[[float], float], low: float, high: float) -> float:
+    return float(scipy.optimize.root_scalar(function, bracket=(low, high), method="brentq").root)
 
 
 def _curve(coordinates: Coordinates, size: int) -> Complex[np.ndarray, " ends"]:
@@ -320,9 +326,8 @@ def _curve(coordinates: Coordinates, size: int) -> Complex[np.ndarray, " ends"]:
         return np.where(high < 1e-9, 0.0, high)
 
     top = 4 * (variances[0] + (variances @ numbers + coordinates.trace) / size)
-    lowest = scipy.optimize.brentq(
-        lambda log: float(excess(np.exp([log]), np.array([np.pi]))[0]), np.log(variances[-1]) - 30, np.log(top)
-    )
+    on_the_left = np.array([np.pi])
+    lowest = _zero(lambda log: float(excess(np.exp([log]), on_the_left)[0]), np.log(variances[-1]) - 30, np.log(top))
     top, lowest = np.log(top), lowest - 1e-3
     width = (top - lowest) / _BLOCKS
     ends = [top]

@@ -142,9 +142,9 @@ def mean_states(
     - `sizes`: how many of the d dimensions each block has.
     - `resolution`: no leap is longer than this part of the steps before it.
     """
-    begins, powers, done = _leaps(save_steps, resolution)
-    plan = map(jnp.asarray, (begins, powers, done))
-    return _means(problem, algorithm, start, jnp.asarray(d, float), sizes, *plan, int(powers.max(initial=0)))
+    begins, powers, done = map(jnp.asarray, _leaps(save_steps, resolution))
+    most = int(jnp.max(powers, initial=0))
+    return _means(problem, algorithm, start, jnp.asarray(d, float), sizes, begins, powers, done, most)
 
 
 @eqx.filter_jit
@@ -167,27 +167,19 @@ def _means(
     """
     step = _LinearStep(problem, algorithm, start, d, sizes)
     count = step.products.shape[0]
-    inner = step.size, count
+    once = step.matrix(jnp.zeros(()))
+    known = None if algorithm.changes else jax.lax.scan(lambda one, _: (one @ one, one), once, length=most + 1)[1]
 
-    def repeated(matrix, power):
-        return jax.lax.fori_loop(0, power, lambda _, found: found @ found, matrix)
-
-    if algorithm.changes:
-
-        def matrices(begin, power):
-            return repeated(step.matrix(begin + (2.0**power - 1) / 2), power)
-
-    else:
-        once = step.matrix(jnp.zeros(()))
-        table = jax.lax.scan(lambda matrix, _: (matrix @ matrix, matrix), once, length=most + 1)[1]
-
-        def matrices(begin, power):
-            return table[power]
+    def matrix_of(begin, power):
+        if known is not None:
+            return known[power]
+        middle = step.matrix(begin + (2.0**power - 1) / 2)
+        return jax.lax.fori_loop(0, power, lambda _, found: found @ found, middle)
 
     def leap(number, blocks):
-        matrix, length = matrices(begins[number], powers[number]), 2.0 ** powers[number]
+        matrix, length = matrix_of(begins[number], powers[number]), 2.0 ** powers[number]
         from_block, from_products, from_slope, rest = jnp.split(
-            matrix[:, : inner[0], :], np.cumsum([inner[0], count, count]), axis=-1
+            matrix[:, : step.size, :], np.cumsum([step.size, count, count]), axis=-1
         )
         products = step.products_of(blocks, begins[number])
         unbent = jnp.einsum("bij,bj->bi", from_block, blocks) + from_products @ products + rest[..., 0]
@@ -246,7 +238,7 @@ class _LinearStep:
         """One step, as it acts on the overlaps of a block, the products, their slope, and 1."""
         count, blocks = self.products.shape[0], self.start.blocks
         nothing, no_products = jnp.zeros((blocks, self.size)), jnp.zeros(count)
-        rest, along = jax.linearize(lambda *given: self._step(*given, number), nothing, no_products)
+        rest, along = jax.linearize(lambda y, B: self._step(y, B, number), nothing, no_products)
         # Blocks move by themselves, so that all of them are tried at once.
         by_block = jax.vmap(lambda one: along(jnp.broadcast_to(one, nothing.shape), no_products), 0, 2)
         by_products = jax.vmap(lambda one: along(nothing, one), 0, 2)
