@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike
 from ..algorithms.online import OnlineAlgorithm, check_online
 from ..errors import InvalidInput, positive_integer, shown
 from ..limits import ode
-from ..problems import FieldProblem
+from ..problems import FieldProblem, Problem
 from ..simulation.mean import mean_states, why_no_mean
 from ..solving import solve
-from ..state import STUDENTS
+from ..state import STUDENTS, State
 from ..trajectory import Outcome
 
 _PER_DECADE = 16  # samples at which the risk is kept, in a decade
@@ -187,12 +187,13 @@ def scaling_law(
             f"family = {shown(family)} was given; pass a function of a size to a problem and its start, such as "
             "dimfree.PowerLawFeatures(...), or lambda size: (problem, start)."
         )
+    made: Callable[[int], tuple[Problem, State]] = family
     wanted = np.atleast_1d(np.asarray(sizes, float))
     sizes = np.unique([positive_integer(round(float(size)), "sizes") for size in wanted])
     numbers = _samples(samples)
     risks, parameters, methods = [], [], set()
     for size in sizes.tolist():
-        problem, start = family(size)
+        problem, start = made(size)
         chosen = algorithm if isinstance(algorithm, OnlineAlgorithm) else algorithm(size)
         check_online(chosen)
         dimension = size if d is None else positive_integer(d, "d")

@@ -60,7 +60,7 @@ class FieldRule(eqx.Module):
         return nodes, weights
 
 
-def mean_over_noise(function, fields: Float[Array, " r"], parameters, nodes: int) -> PyTree[Array]:
+def mean_over_noise(function, fields, parameters, nodes: int) -> PyTree[Array]:
     """The mean of a function of fields, noise and parameters over the noise alone, by so many Gauss-Hermite nodes."""
     noise, weights = GaussHermite(nodes).points(1)
     # What does not depend on the noise is computed once for all of its nodes.
