@@ -182,12 +182,12 @@ def scaling_law(
 
     Paquette, Paquette, Xiao & Pennington 2024.
     """
+    made: Callable[[int], tuple[Problem, State]] = family
     if not callable(family):
         raise InvalidInput(
             f"family = {shown(family)} was given; pass a function of a size to a problem and its start, such as "
             "dimfree.PowerLawFeatures(...), or lambda size: (problem, start)."
         )
-    made: Callable[[int], tuple[Problem, State]] = family
     wanted = np.atleast_1d(np.asarray(sizes, float))
     sizes = np.unique([positive_integer(round(float(size)), "sizes") for size in wanted])
     numbers = _samples(samples)
