@@ -502,8 +502,8 @@ MUTANTS = (
     Mutant(
         "of an exact mean, samples of a batch share no input",
         "simulation/mean.py",
-        "square = square + (batch + 1) / (batch * d)",
-        "square = square + 2 / (batch * d)",
+        "square = square + (batch + 1) / (batch * self.d)",
+        "square = square + 2 / (batch * self.d)",
         f"{SPECTRUM} -k its_exact_mean",
     ),
     Mutant(
