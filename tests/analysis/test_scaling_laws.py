@@ -52,6 +52,7 @@ def test_nothing_is_lost_in_the_blocks_of_the_equivalent(size):
     assert abs(numbers @ eigenvalues / (np.pi**2 / 6) - 1) < 1e-5  # zeta(2)
     assert abs(energies.sum() + missed - scipy.special.zeta(3.5)) < 1e-5
     assert len(eigenvalues) == 240
+    assert eigenvalues.max() < (1 + (np.pi**2 / 6 / size) ** 0.5) ** 2  # also in blocks that have none
 
 
 @pytest.mark.slow

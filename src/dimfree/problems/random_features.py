@@ -252,7 +252,6 @@ def deterministic_equivalent(coordinates: Coordinates, size: int):
         )
     curve = _curve(coordinates, size)
     start, end = curve[:-1, None], curve[1:, None]
-    radii = np.exp(np.real(curve))
     nodes, weights = np.polynomial.legendre.leggauss(_ON_PATH)
     # More nodes near the ends, which may be close to poles.
     even = (nodes + 1) / 2
@@ -273,9 +272,10 @@ def deterministic_equivalent(coordinates: Coordinates, size: int):
         return -np.sum(resolvent * measure, axis=-1).imag / np.pi
 
     numbers, totals, energies = inside(-size / y), inside(-size * (1 - share)), inside(of_target / (1 - share))
-    # Below the spectrum, and in gaps, there is nothing but rounding.
+    # Above and below the spectrum, and in gaps, there is nothing but rounding; that must not be a large eigenvalue.
     empty = numbers < 1e-9 * size
-    eigenvalues = np.where(empty, np.sqrt(radii[1:] * radii[:-1]), totals / np.where(empty, 1.0, numbers))
+    means = totals / np.where(empty, 1.0, numbers)
+    eigenvalues = np.where(empty, means[~empty].min(), means)
     numbers, energies = np.where(empty, 1e-12 * size, numbers), np.where(empty, 0.0, np.maximum(energies, 0.0))
     return eigenvalues, numbers, energies, _missed(coordinates, size)
 
