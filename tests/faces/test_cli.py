@@ -5,7 +5,9 @@ import subprocess
 import sys
 
 import jax
+import numpy as np
 import pytest
+import xarray
 
 import dimfree
 from commands import call
@@ -15,8 +17,8 @@ from dimfree.registry import dashed, find, parameters
 from dimfree.registry import stated as stated_names
 
 COMMANDS = [
-    "solve", "simulate", "exit-time", "fixed-points", "landscape", "check", "equations", "study", "reproduce", "doctor",
-    "cite",
+    "solve", "simulate", "exit-time", "fixed-points", "landscape", "scaling-law", "check", "equations", "study",
+    "reproduce", "doctor", "cite",
 ]  # fmt: skip
 
 
@@ -302,3 +304,20 @@ def test_citations_follow_the_problem():
     report = json.loads(call("cite", "--limit", "sde", "--json").stdout)
     assert report["schema"] == "dimfree.cite/1"
     assert "arnaboldi2023" in report["bibtex"]
+
+
+# Scaling laws.
+
+
+def test_a_scaling_law_in_numbers(tmp_path):
+    told = ["--largest", "1000", "--sizes", "5", "--samples", "100000", "--learning-rate", "0.25"]
+    result = call("scaling-law", *told, "--json", "--output", str(tmp_path / "law.zarr"))
+    found = {row["exponent"]: row for row in json.loads(result.stdout)["exponents"]}
+    law = dimfree.scaling_law(
+        dimfree.PowerLawFeatures(1.0, 0.75), dimfree.OnlineSGD(0.25), np.geomspace(100, 1000, 5), 1e5
+    )
+    row = found["least risk in compute"]
+    np.testing.assert_allclose(row["measured"], law.exponents["compute"].value, rtol=1e-9)
+    np.testing.assert_allclose(row["predicted"], -5 / 7, rtol=1e-12)
+    kept = xarray.open_zarr(tmp_path / "law.zarr", consolidated=False)
+    np.testing.assert_allclose(kept["risk"], law.risk, rtol=1e-9)

@@ -24,6 +24,11 @@ _PER_DECADE = 16  # samples at which the risk is kept, in a decade
 _RESOLUTION = 32  # of the leaps of a mean: errors of the risk below 1e-4
 _FINE = 400  # sizes that a frontier is looked for at, between the given ones
 _WINDOWS = 400  # that an interval is taken over
+_WORDS = {
+    "samples": "risk in samples, largest size",
+    "compute": "least risk in compute",
+    "size": "best size in compute",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,26 +103,54 @@ class ScalingLaw:
         """Local exponents of the risk in the samples."""
         return np.gradient(np.log(self.risk), np.log(self.samples), axis=-1)
 
+    def rows(self) -> list[dict[str, Any]]:
+        """A row of a table for each fitted exponent."""
+        return [
+            {
+                "exponent": _WORDS[name],
+                "measured": exponent.value,
+                "low": exponent.low,
+                "high": exponent.high,
+                "predicted": self.predicted.get(name),
+                "window": exponent.window,
+            }
+            for name, exponent in self.exponents.items()
+        ]
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the exponents must know."""
+        if "compute" in self.exponents or len(self.sizes) == 1:
+            return []
+        return ["The best size lies between the given ones for too little of the compute: take more sizes or samples."]
+
+    def to_xarray(self) -> Any:
+        """The risk over sizes and samples, and the frontier over compute."""
+        import xarray
+
+        frontier = {name: ("compute", values) for name, values in self.frontier.items()}
+        return xarray.Dataset(
+            {
+                "risk": (("size", "samples"), self.risk),
+                "parameters": ("size", self.parameters),
+                "least_risk": frontier["risk"],
+                "best_size": frontier["size"],
+            },
+            coords={"size": self.sizes, "samples": self.samples, "compute": frontier["compute"]},
+            attrs={"method": self.method},
+        )
+
     def __repr__(self) -> str:
         lines = [
             f"Scaling law of {len(self.sizes)} sizes, {self.sizes[0]:g} to {self.sizes[-1]:g}, and up to "
             f"{self.samples[-1]:.3g} samples ({self.method})",
             f"  {'exponent':<34}{'measured':>26}{'predicted':>11}  window",
         ]
-        words = {
-            "samples": "risk in samples, largest size",
-            "compute": "least risk in compute",
-            "size": "best size in compute",
-        }
         for name, exponent in self.exponents.items():
             known = f"{self.predicted[name]:.3f}" if name in self.predicted else "-"
             low, high = exponent.window
-            lines.append(f"  {words[name]:<34}{exponent!r:>26}{known:>11}  {low:.2g} to {high:.2g}")
-        if "compute" not in self.exponents and len(self.sizes) > 1:
-            lines.append(
-                "  The best size lies between the given ones for too little of the compute: take more sizes or samples."
-            )
-        return "\n".join(lines)
+            lines.append(f"  {_WORDS[name]:<34}{exponent!r:>26}{known:>11}  {low:.2g} to {high:.2g}")
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
 
 def fitted(x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]) -> Exponent:

@@ -15,6 +15,7 @@ from .output import (
     check_targets,
     in_terminal,
     invalid,
+    plainly,
     print_json,
     print_table,
     random_key,
@@ -223,6 +224,54 @@ def landscape(
     where = ", on the sphere" if sgd.sphere else ""
     title = f"Critical points of the risk: {len(rows)}, for d = {dimension}{where}"
     print_table(title, columns, above=(problem,), below=["A search is no proof: more --starts may find more."])
+
+
+def scaling_law(
+    input_exponent: Annotated[float, typer.Option(help="a: inputs have the variances j^-2a; above 1/2.")] = 1.0,
+    target_exponent: Annotated[float, typer.Option(help="b: the target is the sum of j^-b times input j.")] = 0.75,
+    noise: Annotated[float, typer.Option(help="Variance of the label noise.")] = 0.0,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Of SGD [default: 0.5 over the sum of the variances].")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Samples in a step.")] = 1,
+    smallest: Annotated[float, typer.Option(help="Of the numbers of features.")] = 100,
+    largest: Annotated[float, typer.Option(help="Of the numbers of features.")] = 100_000,
+    sizes: Annotated[int, typer.Option(help="How many numbers of features.")] = 13,
+    samples: Annotated[float, typer.Option(help="The most that SGD sees.")] = 1e8,
+    plot: Plot = None,
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """How the risk of SGD falls with samples, features and compute.
+
+    For random features of inputs with power laws, by the exact mean of SGD: the best number of features for a given
+    compute, and exponents, measured and predicted.
+
+    Exit codes: 0 done, 2 bad input, 130 interrupted.
+
+    Example: dimfree scaling-law --input-exponent 1 --target-exponent 0.75 --plot law.png
+    """
+    check_targets(plot, output)
+    import numpy as np
+    import scipy.special
+
+    with plainly():
+        features = dimfree.PowerLawFeatures(input_exponent, target_exponent, noise)
+        # About half of the rate at which the noise of single samples has no bound.
+        rate = 0.5 / scipy.special.zeta(2 * input_exponent) if learning_rate is None else learning_rate
+        sgd = dimfree.OnlineSGD(rate, batch_size=batch_size)
+        with working(f"{sizes} sizes, about a second each ..."):
+            law = dimfree.scaling_law(features, sgd, np.geomspace(smallest, largest, sizes), samples)
+    save_picture(plot, lambda: dimfree.plot.scaling_law(law))
+    if output is not None:
+        save_data(output, {None: law.to_xarray().assign_attrs(family=repr(features), algorithm=repr(sgd))})
+    rows = law.rows()
+    if as_json:
+        print_json("scaling-law", family=repr(features), algorithm=repr(sgd), method=law.method, exponents=rows)
+        return
+    columns = {name: [row[name] for row in rows] for name in ("exponent", "measured", "low", "high", "predicted")}
+    title = f"Scaling law, {law.sizes[0]:g} to {law.sizes[-1]:g} features, up to {samples:.3g} samples: {law.method}"
+    print_table(title, columns, above=(features, sgd), below=law.notes)
 
 
 def _matrix(matrix: Any) -> str:
