@@ -110,7 +110,8 @@ def shown(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > 200:
         return f"about {'-' * (value < 0)}10^{value.bit_length() * 0.30103:.0f}"  # Python does not print the longest
     try:
-        words = repr(value) if isinstance(value, str | bytes | list | tuple | dict) else str(value)
+        with np.printoptions(threshold=50):  # messages are made before it is known that they are needed
+            words = repr(value) if isinstance(value, str | bytes | list | tuple | dict) else str(value)
     except Exception:  # whatever an object does when it is printed
         words = f"an object of type {type(value).__name__}"
     return words if len(words) <= 200 else f"{words[:100]} ... {words[-50:]}"

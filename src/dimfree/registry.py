@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
-Home = Literal["problem", "algorithm", "spectrum"]
-Kind = Literal["problem", "algorithm", "spectrum", "limit", "analysis"]
+Home = Literal["problem", "family", "algorithm", "spectrum"]
+Kind = Literal["problem", "family", "algorithm", "spectrum", "limit", "analysis"]
 
 
 class Entry(NamedTuple):
@@ -65,8 +65,8 @@ PUBLIC: dict[str, Entry] = {
     "ContrastivePair": _problem("ContrastivePair", any_inputs=True),
     "SpikedTensor": _problem("SpikedTensor"),
     "Spectrum": Entry("problems", "spectrum", ("Spectrum", "Spectrum.power_law", "Spectrum.marchenko_pastur")),
-    "RandomFeatures": Entry("problems"),
-    "PowerLawFeatures": Entry("problems"),
+    "RandomFeatures": Entry("problems", "family", ("RandomFeatures",)),
+    "PowerLawFeatures": Entry("problems", "family", ("PowerLawFeatures",)),
     "Problem": Entry("problems"),
     "OnlineSGD": _algorithm("OnlineSGD"),
     "PiecewiseLinear": Entry("algorithms"),
@@ -129,7 +129,7 @@ PUBLIC: dict[str, Entry] = {
     "best_learning_rate": _analysis("best_learning_rate"),
     "best_schedule": _analysis(),
     "BestLearningRate": Entry("analysis"),
-    "scaling_law": _analysis(),
+    "scaling_law": _analysis("scaling_law"),
     "ScalingLaw": Entry("analysis"),
     "overparameterisation_gain": _analysis(),
     "WidthGain": Entry("analysis"),
@@ -174,7 +174,10 @@ BESIDE = {entry.beside[0]: (name, entry.beside[1]) for name, entry in PUBLIC.ite
 
 
 # Arguments that are lists of numbers, and those that may be one.
-_LISTS = {"means", "labels", "probabilities", "readout", "teacher_readout", "eigenvalues", "fractions", "variances"}
+_LISTS = {
+    *("means", "labels", "probabilities", "readout", "teacher_readout", "eigenvalues", "fractions", "variances"),
+    "target",
+}
 _MAY_BE_LISTS = {
     ("TwoLayer", "tokens"),
     ("Mixture", "snr"),

@@ -212,6 +212,32 @@ def test_a_cell_without_a_plateau_fails_in_words_and_the_other_does_not():
     assert np.isfinite(found["left"]).all()
 
 
+def test_a_scaling_law_in_each_cell():
+    """Its problem is a family; the phases of the plane are where its exponents change."""
+    law = study(
+        problem={"name": "PowerLawFeatures", "target_exponent": 0.75},
+        algorithm={"name": "OnlineSGD", "learning_rate": 0.2},
+        axes={"problem.input_exponent": [0.9, 1.2]},
+        compute={
+            "name": "analysis",
+            "of": "scaling_law",
+            "quantities": ["exponents.compute.value", "exponents.size.high"],
+            "settings": {"sizes": [100, 200, 400, 800], "samples": 1e5},
+        },
+        runs=1,
+        cells_per_task=2,
+    )
+    found, errors = compute(law, Layout(law).task(0), size=2)
+    assert not errors
+    for position, a in enumerate((0.9, 1.2)):
+        family, sgd = dimfree.PowerLawFeatures(a, 0.75), dimfree.OnlineSGD(0.2)
+        exponents = dimfree.scaling_law(family, sgd, [100, 200, 400, 800], 1e5).exponents
+        assert found["exponents.compute.value"][position] == exponents["compute"].value
+        assert found["exponents.size.high"][position] == exponents["size"].high
+    with pytest.raises(dimfree.InvalidInput, match="TwoLayer"):
+        Layout(law.model_copy(update={"problem": {"name": "TwoLayer"}}))
+
+
 @pytest.mark.slow
 def test_analyses_cell_by_cell():
     points = study(compute={"name": "fixed_points", "starts": 16}, axes={"algorithm.learning_rate": [0.1, 0.2]}, runs=1)

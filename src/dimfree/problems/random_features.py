@@ -22,6 +22,7 @@ _ALONE = 256  # coordinates of the inputs that stand for themselves; later ones 
 _PER_PANEL, _PANELS = 6, 2.0  # Gauss-Legendre nodes in a panel; panels in a factor e of ranks
 _BLOCKS = 240  # of the deterministic equivalent, at every size, so that one program serves them all
 _ON_PATH = 32  # Gauss-Legendre nodes of the integral over a block
+_AT_ONCE = 64  # points of it whose sums over the coordinates stay in the cache
 
 
 class Coordinates(NamedTuple):
@@ -259,7 +260,7 @@ def deterministic_equivalent(coordinates: Coordinates, size: int):
     along = (end - start) - 2j * (1 - 2 * part) * length
     y = np.exp(logarithm)
     shares, squares, targets = np.concatenate(
-        [_sums(coordinates, some) for some in np.array_split(y.ravel(), -(-y.size // 1024))], axis=1
+        [_sums(coordinates, some) for some in np.array_split(y.ravel(), -(-y.size // _AT_ONCE))], axis=1
     ).reshape(3, *y.shape)
     share, slope = (shares - coordinates.trace / y) / size, 1 - squares / size
     of_target = targets - coordinates.energy / y

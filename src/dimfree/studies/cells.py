@@ -1,6 +1,7 @@
 """The cells of a study, and how they are grouped into tasks."""
 
 import dataclasses
+import inspect
 import math
 from typing import Any
 
@@ -8,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import algorithms, problems, registry
+from .. import algorithms, registry
 from ..errors import InvalidInput, check_memory
 from ..problems.base import check_classes, check_problem
 from ..trajectory import bytes_of_state
@@ -114,7 +115,8 @@ def _check_first(description: Description, values: dict[str, Any]) -> None:
     problem = make_problem(description, values)
     algorithm, name = make_algorithm(description, values), description.compute.name
     known = {"fixed_points": ("tokens",), "exit_time": ("spectrum", "tokens"), "dmft": ()}
-    check_problem(problem, *known.get(name, ("spectrum", "tokens", "change")))
+    if _home(description) == "problem":
+        check_problem(problem, *known.get(name, ("spectrum", "tokens", "change")))
     if getattr(description.compute, "observe", None) is not None:
         check_classes(problem, "compute: observe: accuracy")
     online = isinstance(algorithm, algorithms.OnlineAlgorithm)
@@ -180,9 +182,9 @@ def is_number(description: Description, name: str) -> bool:
     return isinstance(value, jax.Array) and value.ndim == 0 and jnp.issubdtype(value.dtype, jnp.floating)
 
 
-def make_problem(description: Description, values: dict[str, Any]) -> problems.Problem:
-    """The problem of a cell; numbers may be traced."""
-    return _make("problem", description.problem, values)
+def make_problem(description: Description, values: dict[str, Any]) -> Any:
+    """The problem of a cell, or the family of problems that a scaling law is of; numbers may be traced."""
+    return _make(_home(description), description.problem, values)
 
 
 def make_algorithm(description: Description, values: dict[str, Any]) -> Any:
@@ -197,9 +199,17 @@ def settings_of(description: Description, values: dict[str, Any]) -> dict[str, A
     return given | {name: value for name, value in values.items() if "." not in name}
 
 
+def _home(description: Description) -> registry.Home:
+    """Where the problem of the study is found by its name."""
+    compute = description.compute
+    of_families = isinstance(compute, Analysis) and "family" in inspect.signature(compute.function).parameters
+    return "family" if of_families else "problem"
+
+
 def _make(home: registry.Home, settings: dict[str, Any], values: dict[str, Any]) -> Any:
+    setting = "algorithm" if home == "algorithm" else "problem"  # which axes are of it
     arguments = {argument: value for argument, value in settings.items() if argument != "name"}
-    own = {axis.removeprefix(f"{home}."): value for axis, value in values.items() if axis.startswith(f"{home}.")}
+    own = {axis.removeprefix(f"{setting}."): value for axis, value in values.items() if axis.startswith(f"{setting}.")}
     of_spectrum = {name: value for name, value in own.items() if name.startswith(_SPECTRUM)}
     for name, value in of_spectrum.items():
         arguments["spectrum"] = arguments["spectrum"] | {name.removeprefix(_SPECTRUM): _python(value)}

@@ -18,7 +18,7 @@ _GROUPS = 3  # sets of cells that are timed; each is compiled for itself
 _CELLS = 16  # of each, where cells are computed together...
 _FEW = 3  # ... and where they are not
 _BRIEF = 0.3  # seconds of a measurement that is too short to tell
-_LONG = 60.0  # seconds of a task above which it is too large: so much is lost with a worker
+_LONG = 60.0  # seconds of a task above which it is too large, for so much is lost with a worker; or is timed once
 _STEPS = 1e6  # of a cell that is timed, in all its runs...
 _RUNS = 8  # ... which are simulated together, and fill the lanes
 _STEPS_OF_A_SOLUTION = 1e3  # ... as which a solution counts
@@ -117,7 +117,7 @@ def _timed(layout: Layout, number: int) -> tuple[float, float, int, float]:
     for group in _probes(layout, number):
         description, cells, shorter = _shortened(layout.description, group)
         times = []
-        for _ in range(2 if is_vectorised(description) else 1):
+        while len(times) < 2 and sum(times) < _LONG:  # the first call compiles
             began = time.perf_counter()
             compute(description, cells, size=len(cells))
             times.append(time.perf_counter() - began)
