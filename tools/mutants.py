@@ -686,6 +686,27 @@ MUTANTS = (
         "return problem.risk(final), jnp.sum",
         f"{TASKS} -k settings_are_axes",
     ),
+    Mutant(
+        "over many steps of an exact mean the noise of the slopes does not change",
+        "simulation/mean.py",
+        "return unbent + from_slope @ slope",
+        "return unbent + 0 * (from_slope @ slope)",
+        f"{SPECTRUM} -k leaps",
+    ),
+    Mutant(
+        "each block of random features has of the target what it would have alone",
+        "problems/random_features.py",
+        "inside(of_target / (1 - share))",
+        "inside(of_target)",
+        "tests/analysis/test_scaling_laws.py -k nothing_is_lost",
+    ),
+    Mutant(
+        "random features miss another part of the target than the map at zero says",
+        "problems/random_features.py",
+        "return float(y * (energies @ (1 / (variances + y))) + energy)",
+        "return float(y * (energies @ (1 / (variances + 2 * y))) + energy)",
+        "tests/analysis/test_scaling_laws.py -k nothing_is_lost",
+    ),
 )
 
 

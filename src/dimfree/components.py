@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse.linalg
 from jaxtyping import Float
 
 from . import extras
@@ -136,6 +137,34 @@ def components_of(given: Any, name: str, leading: int, *, progress: bool) -> Com
     if not found.mean_variance > 0:
         raise InvalidInput(f"All rows of {name} are the same; there is no variance to learn from.")
     return found
+
+
+def least_squares(
+    features: Any, labels: Float[np.ndarray, " n"], components: Components
+) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " n"]]:
+    """The weights of the best linear function of centred rows, and the residuals. The rows are read in batches."""
+    target = labels - labels.mean()
+    mean = components.mean
+
+    def product(weights: Float[np.ndarray, " d"]) -> Float[np.ndarray, " n"]:
+        return np.concatenate([(batch - mean) @ weights for batch in batches(features, "features")])
+
+    def transposed(numbers: Float[np.ndarray, " n"]) -> Float[np.ndarray, " d"]:
+        total, begin = np.zeros(len(mean)), 0
+        for batch in batches(features, "features"):
+            total += (batch - mean).T @ numbers[begin : begin + len(batch)]
+            begin += len(batch)
+        return total
+
+    if components.complete:
+        values, directions = components.eigenvalues, components.directions
+        inverse = np.where(values > 1e-12 * values[0], 1 / np.maximum(values, 1e-300), 0.0)
+        weights = directions @ (inverse * (directions.T @ transposed(target))) / len(target)
+    else:
+        linear: Any = scipy.sparse.linalg.LinearOperator  # its type takes no arguments
+        operator = linear((len(target), len(mean)), matvec=product, rmatvec=transposed, dtype=float)
+        weights = scipy.sparse.linalg.lsqr(operator, target, atol=1e-8, btol=1e-8)[0]
+    return weights, target - product(weights)
 
 
 class _Covariance:

@@ -96,6 +96,53 @@ def test_the_risk_is_that_of_sgd_on_drawn_features():
     assert np.all(np.abs(risks.mean(axis=1) - expected) < 4 * risks.std(axis=1) / np.sqrt(runs))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("a", "b"), [(0.8, 0.3), (1.0, 0.75), (1.5, 0.75), (0.8, 1.2), (1.2, 2.0), (0.65, 0.8)])
+def test_the_mean_is_that_of_sgd_over_the_plane(a, b):
+    """500 drawn features of 1500 coordinates, 128 runs on vectors in the basis of the coordinates.
+
+    False alarm below 1e-3 a point: four numbers of samples, 4.5 standard errors, with the risk far from Gaussian where
+    few eigenvalues carry the trace.
+    """
+    size, coordinates, runs, marks = 500, 1500, 128, [3, 30, 300, 1000]
+    ranks = np.arange(1.0, coordinates + 1)
+    variances, target, key = ranks ** (-2 * a), ranks**-b, jax.random.key(7)
+    features, rate = dimfree.RandomFeatures(variances, target), 0.3 / variances.sum()
+    law = dimfree.scaling_law(lambda d: features(d, key=key), dimfree.OnlineSGD(rate), size, marks)
+    W = np.asarray(jax.random.normal(key, (coordinates, size))) / size**0.5
+    rng, theta, risks = np.random.default_rng(1), np.zeros((runs, size)), []
+    for n in range(1, marks[-1] + 1):
+        z = rng.normal(size=(runs, coordinates)) * np.sqrt(variances)
+        x = z @ W
+        theta -= rate * (np.sum(x * theta, axis=1) - z @ target)[:, None] * x
+        if n in marks:
+            risks.append(0.5 * (theta @ W.T - target) ** 2 @ variances)
+    risks = np.array(risks)
+    expected = law.risk[0] + float(features(size, key=key)[0].irreducible_risk)
+    assert np.all(np.abs(risks.mean(axis=1) - expected) < 4.5 * risks.std(axis=1, ddof=1) / np.sqrt(runs))
+
+
+def test_features_of_data_are_those_of_their_covariance():
+    """Principal components, the least-squares fit and its residuals, found here by other means."""
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(4_000, 6)) @ rng.normal(size=(6, 6)) + 5.0
+    labels = rows @ rng.normal(size=6) + 0.3 * rng.normal(size=4_000) - 2.0
+    found = dimfree.RandomFeatures.from_data(rows, labels)
+    design = np.column_stack([rows, np.ones(4_000)])
+    fit, squares = np.linalg.lstsq(design, labels)[:2]
+    np.testing.assert_allclose(found.noise, squares[0] / 4_000, rtol=1e-9)
+    np.testing.assert_allclose(found.variances, np.linalg.svd(np.cov(rows.T, bias=True))[1], rtol=1e-9)
+    np.testing.assert_allclose(np.sum(found.target**2), np.sum(fit[:6] ** 2), rtol=1e-9)
+    explained = np.var(labels) - found.noise
+    np.testing.assert_allclose(found.variances @ found.target**2, explained, rtol=1e-9)
+    for call, words in [
+        (lambda: dimfree.RandomFeatures.from_data(rows, labels[1:]), "one finite number for each row"),
+        (lambda: dimfree.RandomFeatures.from_data(rows[:5], labels[:5]), "Take more rows"),
+    ]:
+        with pytest.raises(InvalidInput, match=words):
+            call()
+
+
 def test_a_network_by_its_ode():
     def family(width):
         problem = dimfree.TwoLayer(width, 1, "erf", noise=0.01)

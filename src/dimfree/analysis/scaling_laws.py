@@ -162,17 +162,17 @@ def fitted(x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]) -> Exponent:
     x, y = np.log(x), np.log(y)
     length = x[-1] - x[0]
     begin = x[-1] - length / 3
-
-    def slope(low: float, high: float) -> float:
-        kept = (x >= low - 1e-9) & (x <= high + 1e-9)
-        return float(np.polyfit(x[kept], y[kept], 1)[0]) if kept.sum() >= 3 else np.nan
-
-    value = slope(begin, x[-1])
     draws = np.random.default_rng(0).uniform(size=(_WINDOWS, 2))
     widths = length / 6 + draws[:, 0] * length / 3
     lows = x[-1] - length / 2 + draws[:, 1] * (length / 2 - widths)
-    drawn = [slope(low, low + width) for low, width in zip(lows, widths, strict=True)]
-    low, high = np.nanquantile([*drawn, value], [0.025, 0.975])
+    lows, highs = np.append(lows, begin), np.append(lows + widths, x[-1])
+    inside = (x >= lows[:, None] - 1e-9) & (x <= highs[:, None] + 1e-9)
+    number = np.maximum(inside.sum(axis=1), 1)
+    centred = np.where(inside, x - (inside @ x / number)[:, None], 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        slopes = np.where(number >= 3, centred @ y / np.sum(centred**2, axis=1), np.nan)
+    value = float(slopes[-1])
+    low, high = np.nanquantile(slopes, [0.025, 0.975])
     return Exponent(
         value, min(float(low), value), max(float(high), value), (float(np.exp(begin)), float(np.exp(x[-1])))
     )

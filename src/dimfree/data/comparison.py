@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from numpy.typing import ArrayLike
 
 from ..algorithms.online import OnlineAlgorithm, check_online
-from ..components import Components, check_rows, components_of, is_array
+from ..components import Components, check_rows, components_of, is_array, least_squares
 from ..errors import InvalidInput, check_key, check_memory, in_bytes, positive_integer, real_array, shown
 from ..limits import ode
 from ..printing import Progress
@@ -391,7 +391,7 @@ def from_data(
     if fitted:
         assert isinstance(problem, TwoLayer)
         label_mean = float(target.mean())
-        weights, residuals = sets.least_squares(features, target, components)
+        weights, residuals = least_squares(features, target, components)
         teachers = (weights * scale * d**0.5 / float(problem.teacher_readout[0]))[None]
         variance = float(np.mean(residuals**2))
         exact = variance <= 1e-16 * float(np.var(target))

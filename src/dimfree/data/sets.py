@@ -14,7 +14,7 @@ import scipy.special
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from ..algorithms import OnlineAlgorithm
-from ..components import Components, batches
+from ..components import Components
 from ..printing import Progress
 from ..problems import Draws
 from ..problems.field_problem import FieldProblem
@@ -98,34 +98,6 @@ def gaussian_set(
 def generator_of(key: PRNGKeyArray, *more: int) -> np.random.Generator:
     """NumPy's random numbers, from a key of JAX: rows are taken where NumPy is."""
     return np.random.default_rng([*np.asarray(jax.random.key_data(key)).ravel().tolist(), *more])
-
-
-def least_squares(
-    features: Any, labels: Float[np.ndarray, " n"], components: Components
-) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " n"]]:
-    """The weights of the best linear function of centred rows, and the residuals. The rows are read in batches."""
-    target = labels - labels.mean()
-    mean = components.mean
-
-    def product(weights: Float[np.ndarray, " d"]) -> Float[np.ndarray, " n"]:
-        return np.concatenate([(batch - mean) @ weights for batch in batches(features, "features")])
-
-    def transposed(numbers: Float[np.ndarray, " n"]) -> Float[np.ndarray, " d"]:
-        total, begin = np.zeros(len(mean)), 0
-        for batch in batches(features, "features"):
-            total += (batch - mean).T @ numbers[begin : begin + len(batch)]
-            begin += len(batch)
-        return total
-
-    if components.complete:
-        values, directions = components.eigenvalues, components.directions
-        inverse = np.where(values > 1e-12 * values[0], 1 / np.maximum(values, 1e-300), 0.0)
-        weights = directions @ (inverse * (directions.T @ transposed(target))) / len(target)
-    else:
-        linear: Any = scipy.sparse.linalg.LinearOperator  # its type takes no arguments
-        operator = linear((len(target), len(mean)), matvec=product, rmatvec=transposed, dtype=float)
-        weights = scipy.sparse.linalg.lsqr(operator, target, atol=1e-8, btol=1e-8)[0]
-    return weights, target - product(weights)
 
 
 def run(

@@ -11,6 +11,7 @@ import scipy.optimize
 from jaxtyping import Array, Complex, Float
 from numpy.typing import ArrayLike
 
+from ..components import LARGEST_MATRIX, components_of, least_squares
 from ..errors import InvalidInput, nonnegative_number, positive_integer, positive_number, real_array, require, shown
 from ..printing import as_call
 from ..state import STUDENTS, TEACHERS, State
@@ -22,6 +23,7 @@ _ALONE = 256  # coordinates of the inputs that stand for themselves; later ones 
 _PER_PANEL, _PANELS = 6, 2.0  # Gauss-Legendre nodes in a panel; panels in a factor e of ranks
 _BLOCKS = 240  # of the deterministic equivalent, at every size, so that one program serves them all
 _ON_PATH = 32  # Gauss-Legendre nodes of the integral over a block
+_NEWTON = 10  # steps to a point of the curve
 _AT_ONCE = 64  # points of it whose sums over the coordinates stay in the cache
 
 
@@ -97,6 +99,47 @@ class RandomFeatures(eqx.Module):
         self.variances, self.target = variances[order], target[order]
         nonnegative_number(noise, "noise", meaning=" (it is the variance of the label noise)")
         self.noise = float(noise)
+
+    @classmethod
+    def from_data(cls, X: ArrayLike, labels: ArrayLike, *, progress: bool = False) -> "RandomFeatures":
+        r"""Random features of rows of data, whose labels are to be learned.
+
+        The coordinates are the principal components of the rows, their target is the least-squares fit of the labels,
+        and the variance of the residuals is the noise. Rows and labels are centred. What is left out is that the rows
+        are not Gaussian and that residuals depend on them: compare with SGD on the rows.
+
+        **Arguments:**
+
+        - `X`: shape `(n, d)`, with $d \le 4096$; in memory or in a file. It is read in batches.
+        - `labels`: shape `(n,)`, n above d + 1.
+        - `progress`: whether to say what it will cost and show how far it is.
+
+        **Returns:** `RandomFeatures` of the directions that have a variance.
+
+        ??? example
+            >>> import dimfree, numpy as np
+            >>> rows = np.random.default_rng(0).normal(size=(20_000, 3)) * [3.0, 1.0, 0.1]
+            >>> features = dimfree.RandomFeatures.from_data(rows, rows[:, 0])
+            >>> features.variances.round(1).tolist(), abs(features.target).round(3).tolist()
+            ([9.0, 1.0, 0.0], [1.0, 0.0, 0.0])
+        """
+        found = components_of(X, "X", 1, progress=progress)
+        d = len(found.mean)
+        if not found.complete:
+            raise InvalidInput(f"X has rows of {d:,} numbers; take at most {LARGEST_MATRIX:,}.")
+        numbers = np.asarray(real_array(labels, "labels"))
+        if numbers.shape != (found.rows,) or not np.isfinite(numbers).all():
+            raise InvalidInput(
+                f"labels has shape {numbers.shape}, for {found.rows} rows; give one finite number for each row."
+            )
+        if found.rows <= d + 1:
+            raise InvalidInput(
+                f"{found.rows} rows of {d} numbers were given: least squares fits any labels then. Take more rows."
+            )
+        weights, residuals = least_squares(X, numbers, found)
+        kept = found.eigenvalues > 1e-12 * found.eigenvalues[0]
+        target = (found.directions.T @ weights)[kept]
+        return cls(found.eigenvalues[kept], target, noise=float(np.mean(residuals**2)))
 
     def __repr__(self) -> str:
         return f"RandomFeatures({len(self.variances)} coordinates, noise={self.noise:g})"
@@ -310,21 +353,28 @@ def _curve(coordinates: Coordinates, size: int) -> Complex[np.ndarray, " ends"]:
     """Logarithms of the points of the curve where blocks end, from the largest eigenvalues down."""
     variances, numbers = coordinates.variances, coordinates.numbers
 
-    def excess(radii, angles):
-        cosines = 2 * (radii * np.cos(angles))[:, None] * variances
-        return (variances**2 / (variances**2 + (radii**2)[:, None] - cosines)) @ numbers / size - 1
+    def excess(radii, versines):
+        away = (variances - radii[:, None]) ** 2 + 2 * (radii * versines)[:, None] * variances
+        return (variances**2 / away) @ numbers / size - 1
 
     def angles_of(radii):
-        """Zero in gaps; pi, nearly, below the spectrum."""
-        low, high = np.zeros(len(radii)), np.full(len(radii), np.pi)
-        for _ in range(50):
-            middle = (low + high) / 2
-            above = excess(radii, middle) > 0
-            low, high = np.where(above, middle, low), np.where(above, high, middle)
-        return np.where(high < 1e-9, 0.0, high)
+        r"""Zero in gaps; pi, nearly, below the spectrum.
+
+        The sum is of $\lambda^2 / ((\lambda - r)^2 + 2 r \lambda h)$ with h = 1 - cos(angle). Its inverse is concave
+        and increasing in h, so that Newton's method comes from below and does not overshoot.
+        """
+        versines, apart = np.full(len(radii), 2.0), (variances - radii[:, None]) ** 2
+        growth = 2 * radii[:, None] * variances
+        for _ in range(_NEWTON):
+            terms = variances**2 / (apart + growth * versines[:, None])
+            total = terms @ numbers
+            slope = (terms**2 * growth / variances**2) @ numbers
+            # One over the sum is to be one over the size.
+            versines = np.clip(versines + total * (total / size - 1) / slope, 0.0, 2.0)
+        return np.where(versines < 1e-18, 0.0, 2 * np.arcsin(np.sqrt(versines / 2)))
 
     top = 4 * (variances[0] + (variances @ numbers + coordinates.trace) / size)
-    on_the_left = np.array([np.pi])
+    on_the_left = np.array([2.0])
     lowest = _zero(lambda log: float(excess(np.exp([log]), on_the_left)[0]), np.log(variances[-1]) - 30, np.log(top))
     top, lowest = np.log(top), lowest - 1e-3
     width = (top - lowest) / _BLOCKS
