@@ -23,7 +23,7 @@ author = "The dimfree developers"
 copyright = "The dimfree developers"
 release = version = importlib.metadata.version("dimfree")
 
-extensions = ["myst_nb", "sphinx.ext.mathjax", "public_api"]
+extensions = ["myst_nb", "sphinx.ext.mathjax", "public_api", "notebooks"]
 exclude_patterns = ["_build", "_templates", "**/.ipynb_checkpoints"]
 templates_path = ["_templates"]
 
@@ -38,7 +38,10 @@ nb_merge_streams = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = "dimfree"
-html_static_path = ["_static"]
+# Equations need no network: one file of MathJax, with its fonts, is part of the site.
+mathjax_path = "tex-svg.js"
+_mathjax = importlib.metadata.distribution("sphinx-mathjax-offline")
+html_static_path = ["_static", str(_mathjax.locate_file("sphinx-mathjax-offline/static/mathjax/tex-svg.js"))]
 html_css_files = ["wide.css"]
 html_sidebars = {"**": ["sections.html"]}
 html_theme_options = {
