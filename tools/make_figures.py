@@ -11,6 +11,7 @@ from pathlib import Path
 import jax
 import matplotlib
 import numpy as np
+import run_readme
 
 import dimfree
 
@@ -19,23 +20,15 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
+ROOT = Path(__file__).resolve().parent.parent
+IMAGES = ROOT / "docs" / "images"
 
 
 def phase_retrieval() -> Figure:
-    """One student on the sphere: the ODE, the spread of the SDE, and SGD itself."""
-    d, alpha = 3_000, 45.0
-    problem = dimfree.PhaseRetrieval(width=1)
-    sgd = dimfree.OnlineSGD(learning_rate=0.05, sphere=True)
-    start = dimfree.random_state(problem, d, key=jax.random.key(0))
-    theory = dimfree.solve(dimfree.ode(problem, sgd), start, alpha)
-    paths = dimfree.solve(dimfree.sde(problem, sgd, d=d), start, alpha, runs=400, steps=4_000, key=jax.random.key(1))
-    runs = dimfree.simulate(problem, sgd, start, d, alpha, runs=16, key=jax.random.key(2))
-    axes = dimfree.plot.compare(
-        theory, paths, runs, labels=["ODE", "SDE, mean and 10-90% of paths", "SGD, $d = 3000$, 16 runs"]
-    )
-    axes.set_title("Phase retrieval: escape from the plateau of a random start", loc="left")
-    axes.set_ylim(bottom=0.0)
+    """What the first snippet of the README draws, by running it."""
+    _, code = run_readme.blocks((ROOT / "README.md").read_text(encoding="utf-8"))[0]
+    call, _, _ = code.rpartition(".figure.savefig")
+    exec(compile(call, "README.md", "exec"), {})
     return plt.gcf()
 
 
