@@ -50,6 +50,16 @@ html_theme_options = {
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
 }
+if "DOCS_SITE" in os.environ:
+    # A site with several versions (tools/docs_versions.py) lets its reader choose among them.
+    html_theme_options |= {
+        "switcher": {
+            "json_url": os.environ["DOCS_SITE"] + "/switcher.json",
+            "version_match": os.environ["DOCS_VERSION"],
+        },
+        "check_switcher": False,
+        "navbar_end": ["version-switcher", "theme-switcher"],
+    }
 html_show_sourcelink = False
 toc_object_entries = False  # each public name has a heading of its own
 
