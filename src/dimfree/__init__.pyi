@@ -78,6 +78,7 @@ from .problems import MultiIndex as MultiIndex
 from .problems import MultiOutput as MultiOutput
 from .problems import PhaseRetrieval as PhaseRetrieval
 from .problems import PowerLawFeatures as PowerLawFeatures
+from .problems import PowerLawTeachers as PowerLawTeachers
 from .problems import Problem as Problem
 from .problems import RandomFeatures as RandomFeatures
 from .problems import SequenceIndex as SequenceIndex

@@ -8,7 +8,7 @@ from .data import DataComparison
 from .errors import InvalidInput
 from .limits import Limit, RescaledLimit
 from .printing import in_a_line
-from .problems import Problem, RandomFeatures
+from .problems import PowerLawTeachers, Problem, RandomFeatures
 from .trajectory import Trajectory
 
 _ENTRIES = {
@@ -238,6 +238,20 @@ _ENTRIES = {
   eprint        = {2405.15074},
   archiveprefix = {arXiv},
 }""",
+    "ren2025": r"""@misc{ren2025,
+  author        = {Ren, Yunwei and Nichani, Eshaan and Wu, Denny and Lee, Jason D.},
+  title         = {Emergence and scaling laws in {SGD} learning of shallow neural networks},
+  year          = {2025},
+  eprint        = {2504.19983},
+  archiveprefix = {arXiv},
+}""",
+    "benarous2025": r"""@misc{benarous2025,
+  author        = {Ben Arous, G{\'e}rard and Erdogdu, Murat A. and Vural, Nuri Mert and Wu, Denny},
+  title         = {Learning quadratic neural networks in high dimensions: {SGD} dynamics and scaling laws},
+  year          = {2025},
+  eprint        = {2508.03688},
+  archiveprefix = {arXiv},
+}""",
     "ferbach2025": r"""@misc{ferbach2025,
   author        = {Ferbach, Damien and Everett, Katie and Gidel, Gauthier and Paquette, Elliot and Paquette, Courtney},
   title         = {Dimension-adapted momentum outscales {SGD}},
@@ -282,7 +296,7 @@ def cite(*objects: Any) -> str:
 
 
 def _sources(item: Any) -> tuple[str, ...]:
-    if isinstance(item, RandomFeatures):
+    if isinstance(item, RandomFeatures | PowerLawTeachers):
         return item.sources
     if isinstance(item, Problem | OnlineAlgorithm | ReusedData | Limit | RescaledLimit | Trajectory | DataComparison):
         has_spectrum = getattr(getattr(item, "problem", item), "spectrum", None) is not None

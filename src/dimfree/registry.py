@@ -67,6 +67,7 @@ PUBLIC: dict[str, Entry] = {
     "Spectrum": Entry("problems", "spectrum", ("Spectrum", "Spectrum.power_law", "Spectrum.marchenko_pastur")),
     "RandomFeatures": Entry("problems", "family", ("RandomFeatures",)),
     "PowerLawFeatures": Entry("problems", "family", ("PowerLawFeatures",)),
+    "PowerLawTeachers": Entry("problems", "family", ("PowerLawTeachers",)),
     "Problem": Entry("problems"),
     "OnlineSGD": _algorithm("OnlineSGD"),
     "PiecewiseLinear": Entry("algorithms"),

@@ -197,11 +197,12 @@ def scaling_law(
 
     **Arguments:**
 
-    - `family`: a function of a size to a problem and its start, such as [`PowerLawFeatures`] or [`RandomFeatures`].
+    - `family`: a function of a size to a problem and its start, such as [`PowerLawFeatures`],
+      [`RandomFeatures`] or [`PowerLawTeachers`].
     - `algorithm`: one for all sizes, or a function of the size to one.
     - `sizes`: one or several, increasing.
     - `samples`: the most of them; the risk is kept at 16 numbers of samples in a decade. Or an array, increasing.
-    - `d`: the dimension of the inputs; the size itself if left out, as for features.
+    - `d`: the dimension of the inputs; if left out that of the family, or the size itself, as for features.
     - `weights`: those whose risk is taken: `"students"`, or `"average"` of an algorithm that has one.
 
     **Returns:** a [`ScalingLaw`]; it prints as a table, and `plot.scaling_law` draws it.
@@ -229,7 +230,8 @@ def scaling_law(
         problem, start = made(size)
         chosen = algorithm if isinstance(algorithm, OnlineAlgorithm) else algorithm(size)
         check_online(chosen)
-        dimension = size if d is None else positive_integer(d, "d")
+        given = getattr(family, "d", size) if d is None else d
+        dimension = positive_integer(given, "d")
         risk, method = _risks(problem, chosen, start, dimension, numbers, weights)
         irreducible = getattr(family, "irreducible_risk", None)
         risk = risk - float(problem.irreducible_risk if irreducible is None else irreducible)
@@ -239,7 +241,7 @@ def scaling_law(
                 f"with {chosen!r}; take a smaller learning rate."
             )
         risks.append(risk)
-        parameters.append(problem.width * dimension)
+        parameters.append(getattr(problem, "neurons", problem.width) * dimension)
         methods.add(method)
     return ScalingLaw(
         sizes=sizes.astype(float),

@@ -63,7 +63,7 @@ class MeanLimit(Limit[Trajectory]):
         return Found(arrays, {"solver": f"Heun with projection on sliding surfaces, {settings.steps} steps"})
 
     def freezes(self, start: State, times: Float[Array, " times"]) -> bool:
-        if self.problem.inputs.blocks == 1:
+        if self.problem.inputs.blocks == 1 or not isinstance(self.problem, FieldProblem):
             return False
         if not is_concrete((self, start, times)):
             return True

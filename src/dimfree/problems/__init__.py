@@ -4,6 +4,7 @@ from .base import Draws, Moments, Problem
 from .field_problem import FieldProblem
 from .inputs import Spectrum
 from .local_fields import LocalFields
+from .many_teachers import PowerLawTeachers
 from .mixture import Mixture
 from .named import PhaseRetrieval, SingleIndex
 from .outputs import MultiOutput
@@ -25,6 +26,7 @@ __all__ = [
     "MultiOutput",
     "PhaseRetrieval",
     "PowerLawFeatures",
+    "PowerLawTeachers",
     "Problem",
     "RandomFeatures",
     "SequenceIndex",
