@@ -43,6 +43,7 @@ COORDINATES = "tests/test_coordinate_wise.py"
 OUTPUTS = "tests/test_outputs.py"
 TOKENS = "tests/test_tokens.py"
 TASKS = "tests/test_tasks.py"
+TEACHERS = "tests/analysis/test_many_teachers.py"
 MUTANTS = (
     # A step on overlaps.
     Mutant(
@@ -706,6 +707,42 @@ MUTANTS = (
         "return float(y * (energies @ (1 / (variances + y))) + energy)",
         "return float(y * (energies @ (1 / (variances + 2 * y))) + energy)",
         "tests/analysis/test_scaling_laws.py -k nothing_is_lost",
+    ),
+    # Students that see one teacher each.
+    Mutant(
+        "pairs do not share their mean error",
+        "problems/many_teachers.py",
+        "student=_in_blocks(2 * (mean * Q + 2 * own)),",
+        "student=_in_blocks(2 * (0 * mean * Q + 2 * own)),",
+        f"{TEACHERS} -k all_overlaps",
+    ),
+    Mutant(
+        "the second order of a pair has the error of all but not its own",
+        "problems/many_teachers.py",
+        "chain = 4 * mean * own + 8 * (Q * own - self.strengths * M * teacher)",
+        "chain = 4 * mean * own",
+        f"{TEACHERS} -k all_overlaps",
+    ),
+    Mutant(
+        "students without a teacher count once",
+        "problems/many_teachers.py",
+        "mean = numbers @ Q - a @ P - self.rest_mean",
+        "mean = numbers @ jnp.where(a > 0, Q, Q / numbers) - a @ P - self.rest_mean",
+        f"{TEACHERS} -k all_overlaps",
+    ),
+    Mutant(
+        "teachers without a student are no noise",
+        "problems/many_teachers.py",
+        "half = numbers @ (Q**2 - 2 * a * M**2 + a**2 * P**2) + self.rest_square",
+        "half = numbers @ (Q**2 - 2 * a * M**2 + a**2 * P**2)",
+        f"{TEACHERS} -k all_overlaps",
+    ),
+    Mutant(
+        "the memory of a pair does not see its teacher",
+        "problems/many_teachers.py",
+        "-4 * self.strengths * M], axis=-1)[:, None, :]",
+        "0 * self.strengths * M], axis=-1)[:, None, :]",
+        f"{TEACHERS} -k vectors_of_its_own",
     ),
 )
 

@@ -321,3 +321,14 @@ def test_a_scaling_law_in_numbers(tmp_path):
     np.testing.assert_allclose(row["predicted"], -5 / 7, rtol=1e-12)
     kept = xarray.open_zarr(tmp_path / "law.zarr", consolidated=False)
     np.testing.assert_allclose(kept["risk"], law.risk, rtol=1e-9)
+
+
+def test_a_scaling_law_of_many_teachers():
+    told = ["--teachers", "8", "--target-exponent", "1.5", "--smallest", "4", "--largest", "4", "--sizes", "1"]
+    found = json.loads(call("scaling-law", *told, "--dimension", "1000", "--json").stdout)
+    family = dimfree.PowerLawTeachers(1.5, 8, 1000)
+    assert found["family"] == repr(family)
+    assert found["method"] == "ODE"
+    learned = family.samples_to_learn(0.001)
+    law = dimfree.scaling_law(family, dimfree.OnlineSGD(0.001), 4, np.geomspace(learned[0], learned[3], 60))
+    np.testing.assert_allclose(found["exponents"][0]["measured"], law.exponents["samples"].value, rtol=1e-9)

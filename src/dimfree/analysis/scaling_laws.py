@@ -275,8 +275,11 @@ def _risks(problem, algorithm, start, d: int, samples, weights: str) -> tuple[Fl
         alphas = np.concatenate([[0.0], samples / d])
         path = solve(ode(problem, algorithm), start, alphas)
         if int(path.outcome) != Outcome.COMPLETED:
+            diverged = int(path.outcome) == Outcome.DIVERGED
             raise InvalidInput(
-                f"The ODE of {algorithm!r} ends at alpha = {float(path.stopped_at):.3g}: {path.outcome}."
+                f"The ODE of {algorithm!r} {'diverged' if diverged else 'ran out of solver steps'} at alpha = "
+                f"{float(path.stopped_at):.3g} of {samples[-1] / d:.3g}; take "
+                f"{'a smaller learning rate' if diverged else 'fewer samples, or rates that differ less'}."
             )
         states, method = jax.tree.map(lambda leaf: leaf[1:], path.state), "ODE"
     return np.asarray(problem.risk(states if weights == STUDENTS else states.at(weights))), method

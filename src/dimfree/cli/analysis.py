@@ -228,24 +228,38 @@ def landscape(
 
 def scaling_law(
     input_exponent: Annotated[float, typer.Option(help="a: inputs have the variances j^-2a; above 1/2.")] = 1.0,
-    target_exponent: Annotated[float, typer.Option(help="b: the target is the sum of j^-b times input j.")] = 0.75,
+    target_exponent: Annotated[
+        float, typer.Option(help="b: the target is the sum of j^-b times input j, or its square with --teachers.")
+    ] = 0.75,
+    teachers: Annotated[
+        int | None, typer.Option(help="As many teachers of strengths j^-b, for a network of squares, not features.")
+    ] = None,
+    dimension: Annotated[int, typer.Option(help="Of the inputs, with --teachers.")] = 100_000,
     noise: Annotated[float, typer.Option(help="Variance of the label noise.")] = 0.0,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Of SGD [default: 0.5 over the sum of the variances].")
+        float | None,
+        typer.Option(help="Of SGD [default: 0.5 over the sum of the variances; 0.001 with --teachers]."),
     ] = None,
     batch_size: Annotated[int, typer.Option(help="Samples in a step.")] = 1,
-    smallest: Annotated[float, typer.Option(help="Of the numbers of features.")] = 100,
-    largest: Annotated[float, typer.Option(help="Of the numbers of features.")] = 100_000,
-    sizes: Annotated[int, typer.Option(help="How many numbers of features.")] = 13,
-    samples: Annotated[float, typer.Option(help="The most that SGD sees.")] = 1e8,
+    smallest: Annotated[
+        float | None, typer.Option(help="Of the numbers of features, or students [default: 100; 6].")
+    ] = None,
+    largest: Annotated[
+        float | None, typer.Option(help="Of the numbers of features, or students [default: 100,000; 60].")
+    ] = None,
+    sizes: Annotated[int, typer.Option(help="How many numbers of features, or students.")] = 13,
+    samples: Annotated[
+        float | None,
+        typer.Option(help="The most that SGD sees [default: 1e8; as many as the largest network learns from]."),
+    ] = None,
     plot: Plot = None,
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
     """How the risk of SGD falls with samples, features and compute.
 
-    For random features of inputs with power laws, by the exact mean of SGD: the best number of features for a given
-    compute, and exponents, measured and predicted.
+    For random features of inputs with power laws, by the exact mean of SGD, or for many teachers, by the ODE: the best
+    size for a given compute, and exponents, measured and predicted.
 
     Exit codes: 0 done, 2 bad input, 130 interrupted.
 
@@ -256,22 +270,33 @@ def scaling_law(
     import scipy.special
 
     with plainly():
-        features = dimfree.PowerLawFeatures(input_exponent, target_exponent, noise)
-        # About half of the rate at which the noise of single samples has no bound.
-        rate = 0.5 / scipy.special.zeta(2 * input_exponent) if learning_rate is None else learning_rate
+        if teachers is None:
+            family = dimfree.PowerLawFeatures(input_exponent, target_exponent, noise)
+            # About half of the rate at which the noise of single samples has no bound.
+            rate = 0.5 / scipy.special.zeta(2 * input_exponent) if learning_rate is None else learning_rate
+            ends, seen, words = (smallest or 100, largest or 100_000), 1e8 if samples is None else samples, "features"
+        else:
+            family = dimfree.PowerLawTeachers(target_exponent, teachers, dimension, noise=noise)
+            rate = 0.001 if learning_rate is None else learning_rate
+            ends, words = (smallest or min(6, teachers), largest or min(60, teachers)), "students"
+            learned = family.samples_to_learn(rate)
+            last = learned[min(round(ends[1]), teachers) - 1] if samples is None else samples
+            seen = np.geomspace(min(learned[0], last / 2), last, 60)
         sgd = dimfree.OnlineSGD(rate, batch_size=batch_size)
-        with working(f"{sizes} sizes, about a second each ..."):
-            law = dimfree.scaling_law(features, sgd, np.geomspace(smallest, largest, sizes), samples)
+        with working(f"{sizes} sizes, a second or a few each ..."):
+            law = dimfree.scaling_law(family, sgd, np.geomspace(*ends, sizes), seen)
     save_picture(plot, lambda: dimfree.plot.scaling_law(law))
     if output is not None:
-        save_data(output, {None: law.to_xarray().assign_attrs(family=repr(features), algorithm=repr(sgd))})
+        save_data(output, {None: law.to_xarray().assign_attrs(family=repr(family), algorithm=repr(sgd))})
     rows = law.rows()
     if as_json:
-        print_json("scaling-law", family=repr(features), algorithm=repr(sgd), method=law.method, exponents=rows)
+        print_json("scaling-law", family=repr(family), algorithm=repr(sgd), method=law.method, exponents=rows)
         return
     columns = {name: [row[name] for row in rows] for name in ("exponent", "measured", "low", "high", "predicted")}
-    title = f"Scaling law, {law.sizes[0]:g} to {law.sizes[-1]:g} features, up to {samples:.3g} samples: {law.method}"
-    print_table(title, columns, above=(features, sgd), below=law.notes)
+    title = (
+        f"Scaling law, {law.sizes[0]:g} to {law.sizes[-1]:g} {words}, up to {law.samples[-1]:.3g} samples: {law.method}"
+    )
+    print_table(title, columns, above=(family, sgd), below=law.notes)
 
 
 def _matrix(matrix: Any) -> str:

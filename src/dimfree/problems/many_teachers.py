@@ -22,6 +22,9 @@ class Pairs(Inputs):
 
     number: int = eqx.field(static=True)
 
+    def __init__(self, number: int):
+        self.number = number
+
     @property
     def eigenvalues(self) -> Float[Array, " blocks"]:
         return jnp.ones(self.number)
