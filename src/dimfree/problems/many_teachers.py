@@ -210,7 +210,7 @@ class PowerLawTeachers(eqx.Module):
         {'samples': -1.333, 'size': 0.4, 'compute': -0.8}
         >>> problem, start = teachers(300)
         >>> round(float(problem.risk(start)), 3)
-        1.222
+        1.223
 
     Ben Arous, Erdogdu, Vural & Wu 2025, where the activation is the second Hermite polynomial; Ren, Nichani, Wu & Lee
     2025, where it is one of higher order.
