@@ -47,6 +47,7 @@ def docs(session: nox.Session) -> None:
     install(session, "docs")
     arguments = ("-j", "4", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html")
     session.run("sphinx-build", *arguments, *session.posargs)
+    session.run("python", "tools/check_site.py", "docs/_build/html")
 
 
 @nox.session
