@@ -1,18 +1,22 @@
 """The simulation without vectors has the law of SGD on the vectors, at every d."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
+from jax.extend.random import threefry_2x32
 
 import cases
 import dimfree
 import dimfree.algorithms
 from dimfree.gaussian.chi_square import chi_square
+from dimfree.gaussian.random_numbers import Source, normals_and_chi_squares, run_keys
 
 FALSE_ALARM = 1e-4  # for the whole table
 
@@ -222,7 +226,11 @@ def test_an_input_norm_that_does_not_fluctuate_is_told_apart(monkeypatch):
     """The test has the power to see what it is for."""
     from dimfree.simulation import exact
 
-    monkeypatch.setattr(exact, "chi_square", lambda key, degrees: degrees)
+    def constant(source, number, degrees):
+        normals, squares = normals_and_chi_squares(source, number, degrees)
+        return normals, jnp.broadcast_to(degrees[:, None, None], squares.shape)
+
+    monkeypatch.setattr(exact, "normals_and_chi_squares", constant)
     # Another number of runs, so that nothing compiled with the true law is used.
     p_value, _, number = smallest_p_value(dataclasses.replace(SMALL, runs=SMALL.runs + 1))
     assert p_value < FALSE_ALARM / (number * len(TABLE))
@@ -256,6 +264,68 @@ def test_a_steep_schedule_is_that_of_a_loop_by_hand(method):
         assert scipy.stats.ks_2samp(direct, np.asarray(ours)[:, 0, 0]).pvalue > 1e-4 / 2
 
 
+def source_of(steps: int, runs: int) -> Source:
+    keys = run_keys(jax.random.split(jax.random.key(3), runs))
+    return Source(keys, jnp.arange(steps)[:, None] + jnp.zeros(runs, int))
+
+
+@functools.cache
+def numbers_drawn():
+    """Three normals of each of 512 steps of 128 runs, and chi-square variables of DEGREES."""
+    drawn = jax.jit(normals_and_chi_squares, static_argnums=1)(source_of(512, 128), 3, jnp.asarray(DEGREES))
+    return tuple(map(np.asarray, drawn))
+
+
+DEGREES = (0.0, 1.0, 2.0, 3.0, 7.0, 20.0, 999.0, 1e9)
+
+
+def test_fast_normals_have_their_law():
+    """Kolmogorov-Smirnov for each of three, moments up to the fourth and correlations: 15 tests, false alarm 1e-4."""
+    rows = numbers_drawn()[0].reshape(3, -1)
+    number = rows.shape[1]
+    p_values = [scipy.stats.kstest(row, "norm").pvalue for row in rows]
+    for power, variance in ((1, 1.0), (2, 2.0), (3, 15.0), (4, 96.0)):
+        mean = 0.0 if power % 2 else scipy.special.factorial2(power - 1)
+        z = (np.mean(rows**power, axis=1) - mean) / np.sqrt(variance / number)
+        p_values += list(2 * scipy.stats.norm.sf(np.abs(z)))
+    assert min(p_values) > 1e-4 / len(p_values), p_values
+    # Between numbers of a step, steps, and runs: no correlation of the numbers or of their squares.
+    cube = numbers_drawn()[0]
+    pairs = [(cube[0], cube[1]), (cube[0], cube[2]), (cube[0, 1:], cube[0, :-1]), (cube[0, :, 1:], cube[0, :, :-1])]
+    for one, other in pairs:
+        for f in (lambda x: x, lambda x: (x**2 - 1) / 2**0.5):
+            z = np.mean(f(one) * f(other)) * one.size**0.5
+            assert 2 * scipy.stats.norm.sf(abs(z)) > 1e-4 / 8
+
+
+@pytest.mark.parametrize("place", range(len(DEGREES)))
+def test_fast_chi_squares_have_their_law(place):
+    """Kolmogorov-Smirnov, false alarm 1e-5 each: an acceptance that is always certain fails at 2 and 3 degrees."""
+    sample = numbers_drawn()[1][place].ravel()
+    if DEGREES[place] == 0:
+        assert np.all(sample == 0)
+    else:
+        assert scipy.stats.kstest(sample, "chi2", args=(DEGREES[place],)).pvalue > 1e-5
+
+
+def test_fast_numbers_depend_on_run_and_step_only():
+    """The same numbers to rounding (of another width of registers), however many runs and steps are drawn together."""
+    all_of_it = jax.jit(normals_and_chi_squares, static_argnums=1)(source_of(64, 12), 3, jnp.asarray(DEGREES))
+    keys = run_keys(jax.random.split(jax.random.key(3), 12))
+    part = Source(tuple(word[5:6] for word in keys), jnp.arange(37, 50)[:, None])
+    alone = jax.jit(normals_and_chi_squares, static_argnums=1)(part, 3, jnp.asarray(DEGREES))
+    for whole, one in zip(all_of_it, alone, strict=True):
+        np.testing.assert_allclose(whole[:, 37:50, 5:6], one, rtol=1e-13)
+
+
+def test_words_are_those_of_threefry():
+    """JAX's own generator, at the same counters under the same key."""
+    key = jnp.asarray([7, 11], jnp.uint32)
+    source = Source((key[0], key[1]), jnp.asarray(5))
+    first, second = threefry_2x32(key, jnp.asarray([5, 9], jnp.uint32))
+    assert int(source.words(jnp.asarray(9))) == (int(first) << 32) + int(second)
+
+
 @pytest.mark.parametrize("degrees", [1.0, 2.0, 3.0, 7.0, 999.0, 1e9])
 def test_chi_square_law(degrees):
     sample = np.asarray(jax.jit(chi_square)(jax.random.key(0), jnp.full(40_000, degrees)))
@@ -274,11 +344,13 @@ def test_inputs_of_a_batch_overlap_as_random_vectors_outside_the_weights_do(d):
     from dimfree.simulation import exact
 
     fields, batch, number = 3, 3, 20_000
-    triangle = np.asarray(
-        exact.draw(
-            jax.random.key(0), network(2, 1, "erf"), dimfree.OnlineSGD(0.1, batch), number, jnp.asarray(1.0 * d)
-        ).triangle
-    )
+    problem, algorithm, dimension = network(2, 1, "erf"), dimfree.OnlineSGD(0.1, batch), jnp.asarray(1.0 * d)
+    numbers = exact.draw(source_of(number, 1), problem, algorithm, dimension)
+
+    def of_step(step):
+        return exact.draws_of(problem, algorithm, jax.tree.map(lambda leaf: leaf[..., 0], step), dimension).triangle
+
+    triangle = np.asarray(jax.vmap(of_step, in_axes=1)(numbers))
     drawn = triangle[:, 0] @ triangle[:, 0].transpose(0, 2, 1)
     inputs = np.random.default_rng(0).normal(size=(number, batch, d - fields))
     direct = inputs @ inputs.transpose(0, 2, 1)

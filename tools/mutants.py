@@ -99,16 +99,23 @@ MUTANTS = (
     Mutant(
         "the unseen part of an input has d degrees of freedom",
         "simulation/exact.py",
-        "left = jnp.maximum(problem.inputs.sizes(d)[:, None] - fields - jnp.arange(inputs), 0.0)",
-        "left = jnp.maximum(problem.inputs.sizes(d)[:, None] - jnp.arange(inputs), 0.0)",
+        "return jnp.maximum(problem.inputs.sizes(d)[:, None] - fields - jnp.arange(inputs), 0.0)",
+        "return jnp.maximum(problem.inputs.sizes(d)[:, None] - jnp.arange(inputs), 0.0)",
         LAW,
     ),
     Mutant(
         "samples of a batch have no overlap outside the weights' span",
         "simulation/exact.py",
-        "jnp.where(left[:, columns] > 0, lower, 0.0)",
-        "jnp.where(left[:, columns] > 0, 0 * lower, 0.0)",
+        "lower = jnp.where(left[:, columns] > 0, lower.reshape(blocks, len(rows)), 0.0)",
+        "lower = jnp.where(left[:, columns] > 0, 0 * lower.reshape(blocks, len(rows)), 0.0)",
         LAW,
+    ),
+    Mutant(
+        "every first proposal of a chi-square variable is accepted",
+        "gaussian/random_numbers.py",
+        "certain = few | (bound * (1 - jnp.abs(y)) > 0.75 * shape * y**4)",
+        "certain = few | (bound > 0)",
+        f"{LAW}::test_fast_chi_squares_have_their_law",
     ),
     Mutant(
         "the seen part of an input is left out of its length",

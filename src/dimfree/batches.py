@@ -32,7 +32,7 @@ def map_in_batches(function: Callable[[Any], Any], inputs: Any, at_most: int | N
     number = jax.tree.leaves(arrays)[0].shape[0]
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), arrays)
     program, made = jax.make_jaxpr(lambda entry: function(eqx.combine(entry, rest)), return_shape=True)(one)
-    fitting = max(1, NUMBERS // max(1, _largest(program.jaxpr)))
+    fitting = max(1, NUMBERS // max(1, largest_array(program.jaxpr)))
     batches = -(-number // min(fitting, at_most or fitting))
 
     def many(entries: Any) -> Any:
@@ -48,7 +48,7 @@ def map_in_batches(function: Callable[[Any], Any], inputs: Any, at_most: int | N
     return jax.tree.map(lambda leaf: leaf.reshape(batches * size, *leaf.shape[2:])[:number], found)
 
 
-def _largest(program: core.Jaxpr) -> int:
+def largest_array(program: core.Jaxpr) -> int:
     """Numbers in the largest array that a program makes of its inputs, inside loops and branches too."""
     depending, largest = set(program.invars), 0
     for step in program.eqns:
@@ -57,7 +57,7 @@ def _largest(program: core.Jaxpr) -> int:
             continue
         depending.update(step.outvars)
         inner = core.jaxprs_in_params(step.params)
-        largest = max([largest, *map(_size, step.outvars), *map(_largest, inner)])
+        largest = max([largest, *map(_size, step.outvars), *map(largest_array, inner)])
     return largest
 
 

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..gaussian.factor import diagonal
 from ..problems.base import Moments
 from ..state import STUDENTS, Pair, State
 
@@ -128,7 +129,7 @@ class Move(eqx.Module):
 
 def normalised_overlaps(overlaps: dict[Pair, Array], family: str) -> dict[Pair, Array]:
     r"""Overlaps where each vector of a family is brought back to norm $\sqrt d$."""
-    norms = jnp.sqrt(jnp.diagonal(jnp.sum(overlaps[family, family], axis=-3)))
+    norms = jnp.sqrt(diagonal(jnp.sum(overlaps[family, family], axis=-3)))
 
     def scaled(pair: Pair, blocks: Array) -> Array:
         blocks = blocks / norms[:, None] if pair[0] == family else blocks

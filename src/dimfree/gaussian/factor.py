@@ -20,12 +20,18 @@ def psd_factor(covariance: Float[Array, "r r"]) -> tuple[Float[Array, "r r"], Bo
     Returns the factor and, for each column, whether it is in use (their number is the rank).
     """
     size = covariance.shape[-1]
-    floor = PIVOT_TOLERANCE * jnp.maximum(jnp.diagonal(covariance), jnp.finfo(covariance.dtype).tiny)
+    floor = PIVOT_TOLERANCE * jnp.maximum(diagonal(covariance), jnp.finfo(covariance.dtype).tiny)
     # A batch of LAPACK's factors would be faster still at twenty fields, but on several CPU devices it can hang, and it
     # stops at a singular matrix.
     method = _scalars if size <= _SCALARS else _columns if size <= _UNROLLED else _looped
     factor = method(covariance, floor)
-    return factor, jnp.diagonal(factor) > 0
+    return factor, diagonal(factor) > 0
+
+
+def diagonal(matrix: Float[Array, "r r"]) -> Float[Array, " r"]:
+    """The diagonal of a small matrix, entry by entry: `jnp.diagonal` looks entries up, which does not vectorise."""
+    size = matrix.shape[-1]
+    return jnp.stack([matrix[i, i] for i in range(size)]) if size <= _UNROLLED else jnp.diagonal(matrix)
 
 
 def _inverse_root(pivot, floor):

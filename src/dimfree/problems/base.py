@@ -32,12 +32,14 @@ class Draws(eqx.Module):
     - `choice`: another, by which its component of the law of the inputs is chosen.
     - `triangle`: where the State is simulated, the lower-triangular T of Bartlett for each block: the Gram matrix of
       what is left of the inputs outside the span is $T T^\top$.
+    - `roomy`: whether it is known that each block has as many dimensions as there are vectors, or more.
     """
 
     normals: Float[Array, "*axes inputs n"]
     noise: Float[Array, "*steps B"]
     choice: Float[Array, "*steps B"]
     triangle: Float[Array, "*steps blocks inputs inputs"] | None = None
+    roomy: bool = eqx.field(static=True, default=False)
 
 
 class Problem(eqx.Module):
@@ -372,13 +374,17 @@ def is_bounded(fields: Float[Array, "..."], slopes: Float[Array, "..."]) -> Bool
 
 
 def frames(
-    grams: Float[Array, "blocks n n"], normals: Float[Array, "blocks *B n"], sizes: Float[Array, " blocks"]
+    grams: Float[Array, "blocks n n"], draws: Draws, sizes: Float[Array, " blocks"]
 ) -> tuple[Float[Array, "blocks n n"], Float[Array, "blocks *B n"]]:
     """The `frame` of each block; one block is not a batch of one, which would be rounded otherwise."""
-    if grams.shape[0] > 1:
-        return jax.vmap(frame)(grams, normals, sizes)
-    factor, coordinates = frame(grams[0], normals[0], sizes[0])
-    return factor[None], coordinates[None]
+    if grams.shape[0] == 1:
+        if draws.roomy:
+            return psd_factor(grams[0])[0][None], draws.normals
+        factor, coordinates = frame(grams[0], draws.normals[0], sizes[0])
+        return factor[None], coordinates[None]
+    if draws.roomy:
+        return jax.vmap(lambda gram: psd_factor(gram)[0])(grams), draws.normals
+    return jax.vmap(frame)(grams, draws.normals, sizes)
 
 
 def frame(

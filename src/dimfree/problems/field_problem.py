@@ -396,7 +396,7 @@ class FieldProblem(Problem):
         p, k, B = self.width, self.teacher_width, draws.noise.shape[-1]
         students, teachers, *own = state.families
         # Teachers first: with more fields than dimensions, the columns left without a pivot are then those of students.
-        factor, normals = frames(state.grams(teachers, students, *own), draws.normals, self.inputs.sizes(d))
+        factor, normals = frames(state.grams(teachers, students, *own), draws, self.inputs.sizes(d))
         assert draws.triangle is not None
         component = self._component_of_inputs(draws)
         seen = self._mixed(self.inputs.seen(normals, component, factor[:, :k]))

@@ -7,13 +7,21 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Bool, Int, PyTree, Shaped
 
 from ..batches import map_in_batches
+from ..gaussian.random_numbers import Source, run_keys
+from ..last_axis import map_last_axis
 from ..trajectory import Outcome
 
-BLOCK = 128  # steps whose random numbers are drawn together; fixed, so that results do not depend on the machine
 LANES = 128  # runs at a time on a device; more do not fit in its cache and are slower
+_NUMBERS = 2**16  # random numbers drawn together, about: they fit in the cache of a core
+_SHORTEST, _LONGEST = 16, 2048  # steps whose random numbers are drawn together
+
+
+def block_length(lanes: int, numbers: int) -> int:
+    """Of how many steps to draw the random numbers together, where each has so many; results do not depend on it."""
+    return int(np.clip(2 ** int(np.log2(_NUMBERS / (lanes * numbers)) // 1), _SHORTEST, _LONGEST))
 
 
 class Results(eqx.Module):
@@ -29,6 +37,7 @@ class Lanes(eqx.Module):
 
     run: Int[Array, " lanes"]
     block: Int[Array, " lanes"]
+    saves: Int[Array, " lanes"]  # how many are behind it
     carry: Any
     outcome: Int[Array, " lanes"]
     ended: Int[Array, " lanes"]
@@ -39,30 +48,33 @@ class Loop(eqx.Module):
     """One step of SGD repeated, for many runs.
 
     Random numbers are drawn for a block of steps at once, because one large draw is several times cheaper than many
-    small ones. They depend on the run's key and the block only, so a run does not depend on which others it is
-    computed with. Runs end at different times (events, divergence): lanes that are free take the runs that wait, so
-    that no lane idles while there is work.
+    small ones. Each depends on the run's key, the step and its number only, so a run does not depend on which others it
+    is computed with, nor on the length of a block. Between two saves there is nothing but steps. Runs end at different
+    times (events, divergence): lanes that are free take the runs that wait, so that no lane idles while there is work.
 
     **Attributes:**
 
     - `load`: the carry of a run, before its first step, by its number.
-    - `draw`: random numbers for `block` steps of one run, with that leading axis.
-    - `advance`: one step of the runs of all lanes, along a leading axis: (carries, draws, steps made before) to
-      (carries, whether the step could be taken).
+    - `draw`: the random numbers of all steps, shape `(steps, lanes)`, of a source.
+    - `advance`: one step of the runs of all lanes: (carries, draws, place of the step in the block, steps made before)
+      to (carries, whether the step could be taken).
     - `observe`: what is kept and looked at of a carry, such as its State.
     - `stop`: a run ends when this function of what is observed reaches zero.
     - `keys`: random key of each run.
-    - `save_steps`: increasing numbers of steps to save after.
+    - `save_steps`: increasing numbers of steps to save after, all different.
+    - `block`: steps whose random numbers are drawn at once.
+    - `axis`: along which the lanes lie in a carry: the last for small arrays, the first for vectors.
     """
 
     load: Callable[[Int[Array, ""]], Any]
-    draw: Callable[[PRNGKeyArray], PyTree[Array]]
-    advance: Callable[[Any, PyTree[Array], Int[Array, " lanes"]], tuple[Any, Array]]
+    draw: Callable[[Source], PyTree[Array]]
+    advance: Callable[[Any, PyTree[Array], Int[Array, ""], Int[Array, " lanes"]], tuple[Any, Array]]
     observe: Callable[[Any], PyTree[Array]]
     stop: Callable[[Any], Array] | None
     keys: Shaped[Array, "runs ..."]
     save_steps: Int[Array, " times"]
     block: int = eqx.field(static=True)
+    axis: int = eqx.field(static=True, default=-1)
 
     @property
     def runs(self) -> int:
@@ -77,6 +89,7 @@ class Loop(eqx.Module):
 
     def iterate(self, lanes: Lanes, results: Results, blocks: Int[Array, ""]) -> tuple[Lanes, Results]:
         """Up to `blocks` blocks of steps more; fewer if no run is left."""
+        key = run_keys(self.keys)
 
         def unfinished(loop):
             made, lanes, _ = loop
@@ -84,7 +97,7 @@ class Loop(eqx.Module):
 
         def one_block(loop):
             made, lanes, results = loop
-            return made + 1, *self._block(lanes, results)
+            return made + 1, *self._block(key, lanes, results)
 
         return jax.lax.while_loop(unfinished, one_block, (jnp.zeros((), int), lanes, results))[1:]
 
@@ -92,56 +105,97 @@ class Loop(eqx.Module):
         """Whether a run is under way."""
         return jnp.any(lanes.run < self.runs)
 
-    def _block(self, lanes: Lanes, results: Results) -> tuple[Lanes, Results]:
-        keys = self.keys[jnp.minimum(lanes.run, self.runs - 1)]
-        draws = jax.vmap(lambda key, number: self.draw(jax.random.fold_in(key, number)))(keys, lanes.block)
-        draws = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), draws)
-        begun = lanes.block * self.block
-        moving = (lanes.carry, lanes.outcome, lanes.ended)
-        inputs = (jnp.arange(self.block), draws)
-        (carry, outcome, ended), history = jax.lax.scan(
-            lambda moving, item: self._step(moving, begun + item[0], item[1]), moving, inputs
-        )
-        over = (outcome != Outcome.COMPLETED) | (begun + self.block >= self.save_steps[-1])
-        lanes = Lanes(lanes.run, lanes.block + 1, carry, outcome, ended, lanes.waiting)
-        position = self.save_steps - begun[:, None] - 1
-        to_save = jnp.any((position >= 0) & (position < self.block)) | jnp.any(over)
-        results = jax.lax.cond(to_save, lambda: self._saved(lanes, over, position, history, results), lambda: results)
-        free = over & (lanes.run < self.runs)
-        return jax.lax.cond(jnp.any(free), lambda: self._refilled(lanes, free), lambda: lanes), results
+    def _is_running(self, lanes: Lanes) -> Bool[Array, " lanes"]:
+        left = lanes.saves < self.save_steps.shape[0]
+        return (lanes.run < self.runs) & (lanes.outcome == Outcome.COMPLETED) & left
 
-    def _step(self, moving, step, draws):
-        carry, outcome, ended = moving
-        new, finite = self.advance(carry, draws, step)
-        running = (outcome == Outcome.COMPLETED) & (step < self.save_steps[-1])
-        carry = _where(running & finite, new, carry)
-        reached = self._has_reached(carry) & running
-        outcome = jnp.where(running & ~finite, Outcome.DIVERGED, jnp.where(reached, Outcome.STOPPED, outcome))
-        ended = jnp.where(running & (~finite | reached), step + 1, ended)
-        return (carry, outcome, ended), carry
+    def _block(self, key, lanes: Lanes, results: Results) -> tuple[Lanes, Results]:
+        run, begun = jnp.minimum(lanes.run, self.runs - 1), lanes.block * self.block
+        steps = begun + jnp.arange(self.block)[:, None]
+        draws = self.draw(Source((key[0][run], key[1][run]), steps))
 
-    def _has_reached(self, carry) -> Bool[Array, " lanes"]:
+        def unfinished(loop):
+            made, _, _ = loop
+            return made < self.block
+
+        def to_next_save(loop):
+            made, lanes, results = loop
+            return self._to_next_save(made, begun, draws, lanes, results)
+
+        loop = (jnp.zeros((), int), lanes, results)
+        _, lanes, results = jax.lax.while_loop(unfinished, to_next_save, loop)
+        over = ~self._is_running(lanes) & (lanes.run < self.runs)
+        lanes = eqx.tree_at(lambda each: each.block, lanes, lanes.block + 1)
+
+        def replaced():
+            return self._refilled(lanes, over), self._ended(lanes, over, results)
+
+        return jax.lax.cond(jnp.any(over), replaced, lambda: (lanes, results))
+
+    def _to_next_save(self, made, begun, draws, lanes: Lanes, results: Results):
+        """All steps until the first run has one to save, or the block is over."""
+        running, last = self._is_running(lanes), self.save_steps.shape[0] - 1
+        due = self.save_steps[jnp.minimum(lanes.saves, last)] - begun  # the place in the block of the next save
+        until = jnp.min(jnp.where(running, jnp.minimum(due, self.block), self.block))
+
+        def step(place, moving):
+            carry, end = moving
+            new, finite = self.advance(carry, draws, place, begun + place)
+            carry = self._where((end == 0) & finite, new, carry)
+            now = jnp.where(finite, jnp.where(self._has_reached(carry), place + 1, 0), -(place + 1))
+            return carry, jnp.where(end == 0, now, end)
+
+        # The place after which a run ended, negative if it diverged: one number to carry, and zero for those under way.
+        nowhere = self.block + 1
+        carry, end = jax.lax.fori_loop(made, until, step, (lanes.carry, jnp.where(running, 0, nowhere)))
+        ends = running & (end != 0)
+        outcome = jnp.where(ends, jnp.where(end > 0, Outcome.STOPPED, Outcome.DIVERGED), lanes.outcome)
+        ended = jnp.where(ends, begun + jnp.abs(end), lanes.ended)
+        # What is left to save of a run that has ended is written when its lane is free.
+        saving = running & (due == until) & (outcome == Outcome.COMPLETED)
+        lanes = Lanes(lanes.run, lanes.block, lanes.saves + saving, carry, outcome, ended, lanes.waiting)
+
+        def saved():
+            where, which = jnp.where(saving, lanes.run, self.runs), jnp.minimum(lanes.saves - 1, last)
+            observed = self._observed(lanes)
+            return jax.tree.map(
+                lambda all_of_it, leaf: all_of_it.at[where, which].set(leaf, mode="drop"), results.saved, observed
+            )
+
+        saves = jax.lax.cond(jnp.any(saving), saved, lambda: results.saved)
+        return until, lanes, Results(saves, results.outcome, results.ended)
+
+    def _observed(self, lanes: Lanes) -> PyTree[Array]:
+        return jax.vmap(self.observe, in_axes=self.axis)(lanes.carry)
+
+    def _has_reached(self, carry) -> Bool[Array, "*lanes"]:
         if self.stop is None:
-            return jnp.zeros(jax.tree.leaves(carry)[0].shape[0], bool)
+            return jnp.zeros((), bool)
         stop = self.stop
-        return map_in_batches(lambda carry: stop(self.observe(carry)), carry) >= 0
 
-    def _saved(self, lanes: Lanes, over, position, history, results: Results) -> Results:
-        """What was observed in this block written where it belongs; a run that is over repeats its last."""
-        run = lanes.run  # lanes without a run point outside, and what they write is dropped
-        inside, beyond = (position >= 0) & (position < self.block), over[:, None] & (position >= self.block)
-        states = jax.vmap(jax.vmap(self.observe))(history)
-        last = jax.vmap(self.observe)(lanes.carry)
+        def observed(carry):
+            return stop(self.observe(carry))
 
-        def write(saved, states, last):
-            here = jax.vmap(lambda each, at: each[at], in_axes=(1, 0))(states, jnp.clip(position, 0, self.block - 1))
-            axes = [1] * (here.ndim - 2)
-            now = jnp.where(inside.reshape(*inside.shape, *axes), here, saved[run])
-            now = jnp.where(beyond.reshape(*beyond.shape, *axes), last[:, None], now)
+        return (map_last_axis(observed, carry) if self.axis == -1 else map_in_batches(observed, carry)) >= 0
+
+    def _ended(self, lanes: Lanes, over, results: Results) -> Results:
+        """How runs that are over ended; at what is left to save, they are as at their end."""
+        run = jnp.where(over, lanes.run, self.runs)  # what others write is dropped
+        left = jnp.arange(self.save_steps.shape[0]) >= lanes.saves[:, None]
+
+        def write(saved, last):
+            here = saved[jnp.minimum(run, self.runs - 1)]
+            now = jnp.where(left.reshape(*left.shape, *[1] * (last.ndim - 1)), last[:, None], here)
             return saved.at[run].set(now, mode="drop")
 
+        early = lanes.outcome != Outcome.COMPLETED
+        saved = jax.lax.cond(
+            jnp.any(over & early),
+            lambda: jax.tree.map(write, results.saved, self._observed(lanes)),
+            lambda: results.saved,
+        )
         return Results(
-            saved=jax.tree.map(write, results.saved, states, last),
+            saved=saved,
             outcome=results.outcome.at[run].set(lanes.outcome, mode="drop"),
             ended=results.ended.at[run].set(lanes.ended, mode="drop"),
         )
@@ -152,7 +206,8 @@ class Loop(eqx.Module):
         return Lanes(
             run=jnp.where(free, jnp.minimum(taken, self.runs), lanes.run),
             block=jnp.where(free, 0, lanes.block),
-            carry=_where(free, new.carry, lanes.carry),
+            saves=jnp.where(free, new.saves, lanes.saves),
+            carry=self._where(free, new.carry, lanes.carry),
             outcome=jnp.where(free, new.outcome, lanes.outcome),
             ended=jnp.where(free, 0, lanes.ended),
             waiting=new.waiting,
@@ -160,9 +215,20 @@ class Loop(eqx.Module):
 
     def _loaded(self, run: Int[Array, " lanes"], waiting: Int[Array, " one"]) -> Lanes:
         carry = map_in_batches(self.load, jnp.minimum(run, self.runs - 1))
-        outcome = jnp.where(self._has_reached(carry), Outcome.STOPPED, Outcome.COMPLETED)
-        nothing = jnp.zeros(run.shape[0], int)
-        return Lanes(run, nothing, carry, outcome, nothing, waiting)
+        if self.axis == -1:
+            carry = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), carry)
+        lanes = run.shape[0]
+        outcome = jnp.where(jnp.broadcast_to(self._has_reached(carry), lanes), Outcome.STOPPED, Outcome.COMPLETED)
+        nothing = jnp.zeros(lanes, int)
+        saves = jnp.full(lanes, jnp.sum(self.save_steps <= 0))
+        return Lanes(run, nothing, saves, carry, outcome, nothing, waiting)
+
+    def _where(self, condition: Bool[Array, " lanes"], new: Any, old: Any) -> Any:
+        def chosen(new, old):
+            along = condition if self.axis == -1 else condition.reshape(-1, *[1] * (new.ndim - 1))
+            return jnp.where(along, new, old)
+
+        return jax.tree.map(chosen, new, old)
 
 
 def blocks_done(lanes: Lanes, runs: int, each: int) -> int:
@@ -174,7 +240,3 @@ def blocks_done(lanes: Lanes, runs: int, each: int) -> int:
     taken = np.minimum(np.asarray(lanes.waiting), runs).sum()
     ended = int(taken) - int(np.sum(~idle))
     return ended * each + int(np.sum(np.minimum(np.asarray(lanes.block), each)[~idle]))
-
-
-def _where(condition, new, old):
-    return jax.tree.map(lambda a, b: jnp.where(condition.reshape(-1, *[1] * (a.ndim - 1)), a, b), new, old)

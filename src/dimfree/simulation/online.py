@@ -13,13 +13,14 @@ from numpy.typing import ArrayLike
 from ..algorithms.coordinate_wise import check_coordinates
 from ..algorithms.online import OnlineAlgorithm, check_online
 from ..errors import InvalidInput, check_key, check_memory, in_bytes, is_concrete, positive_integer
+from ..last_axis import map_last_axis
 from ..problems import Problem
 from ..problems.base import check_problem
 from ..state import State, check_state
 from ..trajectory import Outcome, Trajectory, bytes_of_state, check_starts, first_of, provenance, save_alphas, steps_at
 from . import exact, vectors
 from .devices import Progress, devices_for, in_segments, on_each, spread
-from .loop import BLOCK, LANES, Lanes, Loop, Results, blocks_done
+from .loop import LANES, Lanes, Loop, Results, block_length, blocks_done
 
 _START = np.iinfo(np.uint32).max  # the number of the draw that makes a start, far from those of steps
 _MEMORY = 2**30  # bytes that the runs under way may take, unless told otherwise
@@ -63,6 +64,7 @@ def simulate_online(
     devices = devices_for(runs, key)
     bytes_per_run = _bytes_per_run(problem, algorithm, d, method)
     lanes = int(np.clip(memory // (bytes_per_run * len(devices)), 1, min(LANES, runs // len(devices))))
+    block = block_length(lanes, exact.numbers_of_step(problem, algorithm)) if method == "exact" else 1
     results = runs * len(alphas) * bytes_of_state(problem)
     cost = (
         f"{runs} runs of {save_steps[-1]} steps, {lanes * len(devices)} at a time, "
@@ -75,10 +77,14 @@ def simulate_online(
     states = algorithm.begin(states)
     dimension = jnp.asarray(d, float) if method == "exact" else d
     keys = jax.random.split(key, runs)
-    job = _Job(problem, algorithm, stop, jnp.asarray(save_steps), dimension)
+    different, place = np.unique(save_steps, return_inverse=True)
+    roomy = exact.is_roomy(problem, algorithm, d)
+    job = _Job(problem, algorithm, stop, jnp.asarray(different), dimension, block, roomy)
     states, keys = spread((states, keys), devices)
     results = _run_all(job, states, keys, devices, lanes, cost, progress)
     states, outcome, ended = results.saved, results.outcome, results.ended
+    if len(different) < len(save_steps):
+        states = jax.tree.map(lambda leaf: leaf[:, place], states)
     return Trajectory(
         alpha=jnp.asarray(save_steps * algorithm.batch_size / d),
         state=states,
@@ -103,23 +109,27 @@ class _Job(eqx.Module):
     stop: Callable[[State], Array] | None
     save_steps: Int[Array, " times"]
     d: Float[Array, ""] | int  # a number to compute with, or the length of vectors
+    block: int = eqx.field(static=True)  # steps whose random numbers are drawn together
+    roomy: bool = eqx.field(static=True)
 
     def loop(self, states: State, keys) -> Loop:
         """The loop over runs with these starts and keys."""
         method = self._exact if isinstance(self.d, Array) else self._vectors
-        return Loop(stop=self.stop, keys=keys, save_steps=self.save_steps, **method(states, keys))
+        return Loop(stop=self.stop, keys=keys, save_steps=self.save_steps, block=self.block, **method(states, keys))
 
     def _exact(self, states: State, keys) -> dict[str, Any]:
-        problem, algorithm, d = self.problem, self.algorithm, jnp.asarray(self.d)
+        problem, algorithm, d, roomy = self.problem, self.algorithm, jnp.asarray(self.d), self.roomy
         batch = algorithm.batch_size
+
+        def step(run):
+            state, numbers, made = run
+            return exact.advance(problem, algorithm, state, numbers, d, made * batch / d, roomy)
+
         return {
             "load": lambda run: jax.tree.map(lambda leaf: leaf[run], states),
-            "draw": lambda key: exact.draw(key, problem, algorithm, BLOCK, d),
-            "advance": jax.vmap(
-                lambda state, draws, step: exact.advance(problem, algorithm, state, draws, d, step * batch / d)
-            ),
+            "draw": lambda source: exact.draw(source, problem, algorithm, d),
+            "advance": lambda state, numbers, place, made: map_last_axis(step, (state, numbers.at(place), made)),
             "observe": lambda state: state,
-            "block": BLOCK,
         }
 
     def _vectors(self, states: State, keys) -> dict[str, Any]:
@@ -144,10 +154,10 @@ class _Job(eqx.Module):
 
         return {
             "load": load,
-            "draw": lambda key: vectors.draw(key, problem, batch, d),
-            "advance": jax.vmap(advance),
+            "draw": lambda source: vectors.draw(source.at(jnp.zeros((), int)), problem, batch, d),
+            "advance": lambda moving, draws, place, made: jax.vmap(advance)(moving, draws, made),
             "observe": observe,
-            "block": 1,
+            "axis": 0,
         }
 
 
@@ -158,7 +168,7 @@ def _bytes_per_run(problem: Problem, algorithm: OnlineAlgorithm, d: int, method:
     if method == "vectors":
         fields += 0 if algorithm.by_coordinate is None else 2 * problem.width
         return 8 * (2 * batch * d + 3 * fields * d + 3 * state)
-    return 8 * BLOCK * (2 * batch * blocks * (fields + batch + 4) + 2 * state)
+    return 8 * (64 * exact.numbers_of_step(problem, algorithm) + 4 * state + 8 * batch * blocks * (fields + batch))
 
 
 def _run_all(job: _Job, states: State, keys, devices: list, lanes: int, cost: str, shown: bool) -> Results:
@@ -166,8 +176,7 @@ def _run_all(job: _Job, states: State, keys, devices: list, lanes: int, cost: st
     under_way = _begin(job, states, keys, devices, lanes)
     if not is_concrete((job, states, keys)):
         return _segment(job, states, keys, under_way, jnp.asarray(np.iinfo(np.int64).max), devices)[1]
-    runs, block = keys.shape[0], BLOCK if isinstance(job.d, Array) else 1
-    each = -(-int(job.save_steps[-1]) // block)
+    runs, each = keys.shape[0], -(-int(job.save_steps[-1]) // job.block)
     with Progress(cost, runs * each, shown=shown) as progress:
         return in_segments(
             lambda under_way, blocks: _segment(job, states, keys, under_way, blocks, devices),

@@ -10,6 +10,7 @@ from ..algorithms.moves import pairs_of
 from ..algorithms.online import OnlineAlgorithm
 from ..errors import InvalidInput, is_concrete
 from ..gaussian.factor import psd_factor
+from ..gaussian.random_numbers import Source, kept, normals
 from ..problems import Draws, Problem
 from ..problems.inputs import Inputs, block_of_coordinate
 from ..state import STUDENTS, TEACHERS, State
@@ -91,15 +92,16 @@ def _columns(gram: Float[Array, "n n"]) -> Float[Array, "n n"]:
     return factor[:, jnp.argsort(~in_use, stable=True)]
 
 
-def draw(key: PRNGKeyArray, problem: Problem, batch_size: int, d: int) -> Draws:
-    """Inputs and noise of one step."""
-    input_key, noise_key = jax.random.split(key)
-    noise = jax.random.normal(noise_key, (2, 1, batch_size))
-    return Draws(
-        normals=jax.random.normal(input_key, (1, batch_size * problem.inputs_per_sample, d)),
-        noise=noise[0],
-        choice=noise[1],
-    )
+def draw(source: Source, problem: Problem, batch_size: int, d: int) -> Draws:
+    """Inputs and noise of one step of each run."""
+    (runs,), inputs = source.step.shape, batch_size * problem.inputs_per_sample
+    source = Source((source.key[0][:, None], source.key[1][:, None]), source.step[:, None])
+    pairs = -(-(inputs * d + 2 * batch_size) // 2)
+    always = source.step[0, 0] >= 0
+    words = kept(lambda: source.words(jnp.arange(2 * pairs)), always)
+    found = normals(words, always, axis=1)
+    noise, choice = found[:, inputs * d :][:, :batch_size], found[:, inputs * d + batch_size :][:, :batch_size]
+    return Draws(normals=found[:, : inputs * d].reshape(runs, inputs, d), noise=noise, choice=choice)
 
 
 def advance(

@@ -11,10 +11,11 @@ from jaxtyping import Array, Float, Int
 
 from ..algorithms import OnlineAlgorithm
 from ..batches import map_in_batches
+from ..last_axis import map_last_axis
 from ..problems import Problem
 from ..simulation import exact
 from ..simulation.devices import Progress, in_segments, on_each, spread
-from ..simulation.loop import BLOCK, LANES, Lanes, Loop, Results, blocks_done
+from ..simulation.loop import LANES, Lanes, Loop, Results, block_length, blocks_done
 from ..state import State
 from ..trajectory import Outcome
 
@@ -61,7 +62,7 @@ def simulate_cells(job: Job, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
     devices = devices[: math.gcd(cells, len(devices))]
     job, dimension = spread(job, devices), jnp.asarray(d, float)
     runs = job.keys.shape[0]
-    each = max(1, -(-int(np.max(job.steps)) // BLOCK))
+    each = max(1, -(-int(np.max(job.steps)) // _block(job)))
     _, results = in_segments(
         lambda under_way, blocks: _segment(job, dimension, under_way, blocks, devices),
         _begin(job, dimension, devices),
@@ -104,10 +105,20 @@ def _segment(job: Job, d: Float[Array, ""], under_way: tuple[Lanes, Results], bl
     return on_each(on_device, devices, runs=2, shared=2)(arrays, under_way, d, blocks)
 
 
+def _block(job: Job) -> int:
+    """Steps whose random numbers are drawn together."""
+    return block_length(LANES, exact.numbers_of_step(*_first(job)))
+
+
+def _first(job: Job) -> tuple[Problem, OnlineAlgorithm]:
+    """Those of the first cell: what all have in common is known from them."""
+    return jax.tree.map(lambda leaf: leaf[0], (job.problems, job.algorithms))
+
+
 def _loop(job: Job, d: Float[Array, ""]) -> Loop:
     """The loop over the runs of these cells."""
     each = job.keys.shape[0] // job.levels.shape[0]
-    first = jax.tree.map(lambda leaf: leaf[0], (job.problems, job.algorithms))
+    first = _first(job)
     batch = job.algorithms.batch_size
 
     def see(problem, state, level, steps_left):
@@ -120,24 +131,23 @@ def _loop(job: Job, d: Float[Array, ""]) -> Loop:
         state = algorithm.begin(jax.tree.map(lambda leaf: leaf[run], job.starts))
         return Run(state, problem, algorithm, level, see(problem.at(0.0), state, level, steps))
 
-    def advance(run_and_draws):
-        run, draws, step = run_and_draws
-        state, bounded = exact.advance(run.problem, run.algorithm, run.state, draws, d, step * batch / d)
+    def advance(run_and_numbers):
+        run, numbers, step = run_and_numbers
+        state, bounded = exact.advance(run.problem, run.algorithm, run.state, numbers, d, step * batch / d)
         now = run.problem.at((step + 1) * batch / d)  # its risk is that of the moment
         seen = see(now, state, run.level, run.seen.steps_left - 1)
         return Run(state, run.problem, run.algorithm, run.level, seen), bounded
 
     return Loop(
         load=load,
-        draw=lambda key: exact.draw(key, first[0], first[1], BLOCK, d),
-        # In batches, because the risk may be an average over very many points.
-        advance=lambda *lanes: map_in_batches(advance, lanes),
+        draw=lambda source: exact.draw(source, first[0], first[1], d),
+        advance=lambda run, numbers, place, made: map_last_axis(advance, (run, numbers.at(place), made)),
         observe=lambda run: run.seen,
         stop=lambda seen: jnp.where(seen.steps_left <= 0, 1.0, seen.below),
         keys=job.keys,
         # Every run ends by itself; this is where the last one does, at the latest.
         save_steps=jnp.max(job.steps)[None],
-        block=BLOCK,
+        block=_block(job),
     )
 
 
