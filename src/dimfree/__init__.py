@@ -11,6 +11,7 @@ import sys
 import warnings
 from typing import Any
 
+from . import compiled
 from .registry import PUBLIC, load
 
 _unsaid: list[str] = []  # what a user must hear once, as soon as the process is seen to be theirs
@@ -43,6 +44,8 @@ def _switch_to_double_precision() -> None:
 
 
 _switch_to_double_precision()
+if os.environ.get(compiled.SWITCH, "0") not in ("", "0"):
+    compiled.keep()
 
 __all__ = list(PUBLIC)  # pyright: ignore[reportUnsupportedDunderAll]
 

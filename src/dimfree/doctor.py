@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import extras
+from .compiled import SWITCH
 
 # Extras by what they are for; what each consists of is said in the metadata of the package.
 EXTRAS = {
@@ -82,7 +83,7 @@ def _examine_cache(problems: list[dict[str, str]]) -> dict[str, Any]:
     """Where compiled programs are kept from one process to the next."""
     directory = os.environ.get(_CACHE) or None
     if directory is None:
-        advice = f"Programs are compiled anew in every process; to keep them: export {_CACHE}=~/.cache/dimfree"
+        advice = f"Programs are compiled anew in every process; to keep them: export {SWITCH}=1"
         return {"directory": None, "megabytes": None, "advice": advice}
     path = Path(directory).expanduser()
     nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())

@@ -90,14 +90,6 @@ def test_starting_it_imports_no_jax():
     assert printed_by(code).strip() == "False"
 
 
-def test_compiled_programs_are_kept_where_the_user_says(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
-    assert serve.compiled_programs()["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path / "dimfree" / "compiled")
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
-    assert serve.compiled_programs()["JAX_COMPILATION_CACHE_DIR"] == "elsewhere"
-
-
 @pytest.mark.slow
 def test_beyond_this_machine_nobody_gets_in_without_the_token():
     def read(url: str) -> str:

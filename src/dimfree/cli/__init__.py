@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .. import _unsaid
+from .. import _unsaid, compiled
 from . import analysis, dynamics, equations, explore, machine, reproduce, study
 from .output import INTERRUPTED
 
@@ -68,6 +68,8 @@ def main() -> None:
     if sys.argv[1:2] == ["reproduce"] and sys.argv[2:] in (["--list"], ["--list", "--json"]):
         reproduce.list_papers(None, "--json" in sys.argv)
         return
+    compiled.keep()
+    compiled.Announcement().start()
     try:
         app(prog_name="dimfree")
     except SystemExit as end:

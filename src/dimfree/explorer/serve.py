@@ -15,9 +15,8 @@ import time
 import urllib.request
 import webbrowser
 from collections.abc import Callable
-from pathlib import Path
 
-from .. import extras, registry
+from .. import compiled, extras, registry
 
 # Settings to begin with, and what they are of.
 PROBLEMS = {
@@ -103,7 +102,7 @@ def start(host: str, port: int, token: str | None, variables: dict[str, str]) ->
     """The server's process."""
     command = [sys.executable, "-m", "dimfree.explorer.guard", "--host", host, "--port", str(port)]
     # Through its input: a token among the arguments could be read by every user of the machine.
-    server = subprocess.Popen(command, env=os.environ | compiled_programs() | variables, stdin=subprocess.PIPE)
+    server = subprocess.Popen(command, env=os.environ | compiled.settings() | variables, stdin=subprocess.PIPE)
     assert server.stdin is not None
     server.stdin.write((token or "").encode())
     server.stdin.close()
@@ -144,16 +143,6 @@ def free_port(host: str, port: int | None) -> int:
         raise _invalid(
             f"The explorer cannot listen at {host}, port {port or 'any'}: {error}. Give another --host or --port."
         ) from None
-
-
-def compiled_programs() -> dict[str, str]:
-    """Where compiled programs are kept, so that they are compiled once and not once a day; what is set stays."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    usual = {
-        "JAX_COMPILATION_CACHE_DIR": str(Path(home) / "dimfree" / "compiled"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
-    return {name: os.environ.get(name, value) for name, value in usual.items()}
 
 
 def _wait_until_it_answers(server: subprocess.Popen, address: str) -> None:

@@ -181,6 +181,10 @@ class StandardInputs(Inputs):
         return jnp.ones(1)
 
     @property
+    def blocks(self) -> int:
+        return 1
+
+    @property
     def is_standard(self) -> bool:
         return True
 
