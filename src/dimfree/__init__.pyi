@@ -25,6 +25,7 @@ from .algorithms import SignDescent as SignDescent
 from .algorithms import WeightDecay as WeightDecay
 from .algorithms import from_optax as from_optax
 from .analysis import BestLearningRate as BestLearningRate
+from .analysis import BestProtocol as BestProtocol
 from .analysis import ExitTime as ExitTime
 from .analysis import FixedPoint as FixedPoint
 from .analysis import FixedPoints as FixedPoints
@@ -36,6 +37,7 @@ from .analysis import ScalingLaw as ScalingLaw
 from .analysis import WidthGain as WidthGain
 from .analysis import basins as basins
 from .analysis import best_learning_rate as best_learning_rate
+from .analysis import best_protocol as best_protocol
 from .analysis import best_schedule as best_schedule
 from .analysis import critical_points as critical_points
 from .analysis import exit_time as exit_time

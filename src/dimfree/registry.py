@@ -130,6 +130,8 @@ PUBLIC: dict[str, Entry] = {
     "best_learning_rate": _analysis("best_learning_rate"),
     "best_schedule": _analysis(),
     "BestLearningRate": Entry("analysis"),
+    "best_protocol": _analysis("best_protocol"),
+    "BestProtocol": Entry("analysis"),
     "scaling_law": _analysis("scaling_law"),
     "ScalingLaw": Entry("analysis"),
     "overparameterisation_gain": _analysis(),

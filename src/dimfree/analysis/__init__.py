@@ -9,12 +9,14 @@ from .landscape import HessianSpectrum, hessian
 from .learning_rates import BestLearningRate, best_learning_rate, best_schedule
 from .overparameterisation import WidthGain, overparameterisation_gain
 from .particle_error import particle_error
+from .protocols import BestProtocol, Verification, best_protocol
 from .regimes import ErrorScales, RegimeMap, regimes
 from .sample_complexity import SampleComplexity, sample_complexity
 from .scaling_laws import Exponent, ScalingLaw, scaling_law
 
 __all__ = [
     "BestLearningRate",
+    "BestProtocol",
     "ErrorScales",
     "ExitTime",
     "Exponent",
@@ -25,9 +27,11 @@ __all__ = [
     "RegimeMap",
     "SampleComplexity",
     "ScalingLaw",
+    "Verification",
     "WidthGain",
     "basins",
     "best_learning_rate",
+    "best_protocol",
     "best_schedule",
     "critical_points",
     "exit_time",

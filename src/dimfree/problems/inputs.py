@@ -339,7 +339,8 @@ class Spectrum(Inputs):
     def __repr__(self) -> str:
         if self.blocks <= 8 or not is_concrete(self.eigenvalues):
             return as_call(self)
-        low, high = (float(each) for each in (self.eigenvalues.min(), self.eigenvalues.max()))
+        values = np.asarray(self.eigenvalues)  # known numbers, also where a program is being traced
+        low, high = float(values.min()), float(values.max())
         return f"Spectrum({self.blocks} blocks, eigenvalues {low:.3g} to {high:.3g})"
 
     @property
