@@ -38,7 +38,6 @@ from .analysis import WidthGain as WidthGain
 from .analysis import basins as basins
 from .analysis import best_learning_rate as best_learning_rate
 from .analysis import best_protocol as best_protocol
-from .analysis import best_schedule as best_schedule
 from .analysis import critical_points as critical_points
 from .analysis import exit_time as exit_time
 from .analysis import fixed_points as fixed_points

@@ -4,6 +4,7 @@ import importlib.metadata
 from typing import Any
 
 from .algorithms import OnlineAlgorithm, ReusedData
+from .analysis import BestProtocol
 from .data import DataComparison
 from .errors import InvalidInput
 from .limits import Limit, RescaledLimit
@@ -259,6 +260,23 @@ _ENTRIES = {
   eprint        = {2505.16098},
   archiveprefix = {arXiv},
 }""",
+    "saad1997": r"""@article{saad1997,
+  author  = {Saad, David and Rattray, Magnus},
+  title   = {Globally optimal parameters for on-line learning in multilayer neural networks},
+  journal = {Physical Review Letters},
+  volume  = {79},
+  number  = {13},
+  pages   = {2578--2581},
+  year    = {1997},
+  doi     = {10.1103/PhysRevLett.79.2578},
+}""",
+    "bordelon2026": r"""@misc{bordelon2026,
+  author        = {Bordelon, Blake and Mori, Francesco},
+  title         = {Theory of optimal learning rate schedules and scaling laws for a random feature model},
+  year          = {2026},
+  eprint        = {2602.04774},
+  archiveprefix = {arXiv},
+}""",
     "bocchi2026": r"""@misc{bocchi2026,
   author        = {Bocchi, Dario and Regimbeau, Theotime and Lucibello, Carlo and Saglietti, Luca and
                    Cammarota, Chiara},
@@ -278,7 +296,8 @@ def cite(*objects: Any) -> str:
 
     **Arguments:**
 
-    - `objects`: problems, random features, algorithms, limits, trajectories and what [`from_data`] gives, in any order.
+    - `objects`: problems, random features, algorithms, limits, trajectories and what [`from_data`] and
+      [`best_protocol`] give, in any order.
 
     ??? example
         >>> import dimfree
@@ -298,7 +317,8 @@ def cite(*objects: Any) -> str:
 def _sources(item: Any) -> tuple[str, ...]:
     if isinstance(item, RandomFeatures | PowerLawTeachers):
         return item.sources
-    if isinstance(item, Problem | OnlineAlgorithm | ReusedData | Limit | RescaledLimit | Trajectory | DataComparison):
+    known = Problem | OnlineAlgorithm | ReusedData | Limit | RescaledLimit | Trajectory | DataComparison | BestProtocol
+    if isinstance(item, known):
         has_spectrum = getattr(getattr(item, "problem", item), "spectrum", None) is not None
         return (*item.sources, *(_OF_SPECTRUM if has_spectrum else ()))
     called = f" Call it first: {item.__name__}(...)." if isinstance(item, type) or callable(item) else ""

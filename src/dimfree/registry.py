@@ -128,7 +128,6 @@ PUBLIC: dict[str, Entry] = {
     "sample_complexity": _analysis(),
     "SampleComplexity": Entry("analysis"),
     "best_learning_rate": _analysis("best_learning_rate"),
-    "best_schedule": _analysis(),
     "BestLearningRate": Entry("analysis"),
     "best_protocol": _analysis("best_protocol"),
     "BestProtocol": Entry("analysis"),

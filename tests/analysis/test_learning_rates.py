@@ -10,7 +10,7 @@ import scipy.stats
 
 import dimfree
 from dimfree.analysis.exit_times import Fallen, deterministic_exits, random_starts
-from dimfree.analysis.learning_rates import _mean_exit, best_learning_rate, best_schedule, many_starts
+from dimfree.analysis.learning_rates import _mean_exit, best_learning_rate, many_starts
 from dimfree.analysis.plateau import rest
 
 KEY = jax.random.key(0)
@@ -107,22 +107,6 @@ def test_where_no_closed_form_exists_a_scan_finds_the_same(problem, rate, sphere
 
 
 @pytest.mark.slow
-def test_a_schedule_reaches_the_target_before_the_best_constant_rate_and_is_checked_by_a_solve():
-    problem, algorithm, d = dimfree.PhaseRetrieval(2), dimfree.OnlineSGD(0.2, sphere=True), 10_000
-    schedule, when = best_schedule(problem, algorithm, d, target=0.01, key=KEY)
-    starts = many_starts(problem, algorithm, d, KEY)
-
-    def times(rate):
-        limit = dimfree.ode(problem, dimfree.OnlineSGD(rate, sphere=True))
-        return deterministic_exits(limit, starts, 500.0, Fallen(problem, 0.015))
-
-    assert times(schedule).mean() == pytest.approx(when.mean, rel=1e-4)
-    assert when.error == pytest.approx(np.std(times(schedule)) / np.sqrt(len(when.times)), rel=1e-2)
-    constants = [times(rate).mean() for rate in np.linspace(0.1, 0.33, 12)]
-    assert when.mean < 0.98 * min(constants)
-
-
-@pytest.mark.slow
 def test_the_gain_of_width_is_that_of_theory_and_smaller_where_the_end_state_must_be_stable():
     problem, algorithm, d, threshold = dimfree.PhaseRetrieval(2), dimfree.OnlineSGD(0.2, sphere=True), 10**12, 0.02
     found = dimfree.overparameterisation_gain(problem, algorithm, d, threshold, key=KEY)
@@ -166,8 +150,6 @@ def test_a_search_that_cannot_succeed_says_why():
     problem = dimfree.PhaseRetrieval()
     with pytest.raises(dimfree.InvalidInput, match="constant, positive learning rate"):
         best_learning_rate(problem, dimfree.OnlineSGD(lambda alpha: 0.1), 1_000, key=KEY)
-    with pytest.raises(dimfree.InvalidInput, match="target = 2"):
-        best_schedule(problem, dimfree.OnlineSGD(0.1, sphere=True), 1_000, target=2.0, key=KEY)
     unequal = dimfree.PhaseRetrieval(2, readout=[1.0, 2.0])
     with pytest.raises(dimfree.InvalidInput, match="whose readouts are equal"):
         dimfree.overparameterisation_gain(unequal, dimfree.OnlineSGD(0.1), 1_000, key=KEY)

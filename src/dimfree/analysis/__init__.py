@@ -6,7 +6,7 @@ from .exit_times import ExitTime, exit_time
 from .fixed_points import FixedPoint, FixedPoints, fixed_points
 from .information_exponent import InformationExponent, information_exponent
 from .landscape import HessianSpectrum, hessian
-from .learning_rates import BestLearningRate, best_learning_rate, best_schedule
+from .learning_rates import BestLearningRate, best_learning_rate
 from .overparameterisation import WidthGain, overparameterisation_gain
 from .particle_error import particle_error
 from .protocols import BestProtocol, Verification, best_protocol
@@ -32,7 +32,6 @@ __all__ = [
     "basins",
     "best_learning_rate",
     "best_protocol",
-    "best_schedule",
     "critical_points",
     "exit_time",
     "fixed_points",

@@ -211,8 +211,9 @@ def _place(whole: Pair, name: Any, words: str) -> tuple[Kind, tuple[int, ...], b
     try:
         found = entry(whole, name)
     except (AttributeError, IndexError, TypeError, ValueError):
-        raise InvalidInput(f"over has the name {name}, but there is no such thing in {whole.problem!r} and "
-                           f"{whole.algorithm!r}.") from None
+        raise InvalidInput(
+            f"over has the name {name}, but there is no such thing in {whole.problem!r} and {whole.algorithm!r}."
+        ) from None
     if isinstance(found, Schedule):
         return "number", (), True
     if not isinstance(found, jax.Array) or not jnp.issubdtype(found.dtype, jnp.floating) or not found.size:

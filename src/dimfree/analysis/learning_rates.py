@@ -1,4 +1,4 @@
-"""The learning rate, constant or scheduled, that leaves the plateau with the fewest samples, and stays out."""
+"""The constant learning rate that leaves the plateau with the fewest samples, and stays out."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from scipy import optimize
 
 from ..algorithms import OnlineSGD
 from ..algorithms.online import check_online_sgd
-from ..algorithms.schedules import PiecewiseLinear, Schedule
+from ..algorithms.schedules import Schedule
 from ..batches import map_in_batches
 from ..errors import InvalidInput, check_key, positive_integer
 from ..limits import ode
@@ -116,6 +116,8 @@ def best_learning_rate(
     for k = 1 a stable end below $2 p / (12 + \Delta)$. Arnaboldi et al. 2023, Appendix C.4, has the first only, and a
     gain of overparameterisation of $(12 + \Delta)/(2 + \Delta)$; with a stable end it is at most $40 / (12 + \Delta)$.
 
+    For a rate that changes, and for anything else, there is [`best_protocol`].
+
     **Arguments:**
 
     - `problem`: what is learned.
@@ -166,64 +168,6 @@ def best_rate_from(problem: Problem, algorithm: OnlineSGD, every: State, thresho
         fastest_exits=at_fastest,
         stable_below=stable,
     )
-
-
-def best_schedule(
-    problem: Problem,
-    algorithm: OnlineSGD,
-    d: int,
-    *,
-    target: float = 0.01,
-    knots: int = 4,
-    key: PRNGKeyArray,
-) -> tuple[PiecewiseLinear, ExitEstimate]:
-    """The learning-rate schedule that brings the excess risk to a small fraction of the plateau's soonest.
-
-    The rates at even times are optimised together, by the derivative of the ODE's time to target through the solver;
-    the last may not exceed the largest stable constant rate. Eight random starts are used for it; the time to target is
-    then averaged over 128 or more.
-
-    **Arguments:**
-
-    - `problem`, `algorithm`, `d`, `key`: as for [`best_learning_rate`].
-    - `target`: fraction of the plateau's excess risk to reach, between 0 and 1.
-    - `knots`: number of rates.
-
-    **Returns:** the schedule, and its times to target in alpha: `mean` and `error` are their average over random starts
-    and its standard error.
-    """
-    if not 0 < target < 1:
-        raise InvalidInput(f"target = {target} was given; it is a fraction of the excess risk, between 0 and 1.")
-    knots = positive_integer(knots, "knots", minimum=2)
-    constant = best_learning_rate(problem, algorithm, d, key=key)
-    every = many_starts(problem, algorithm, d, key)
-    starts = _chosen(every, np.arange(_SEARCH_STARTS))
-    # At the stability limit itself it would take for ever.
-    first = min(constant.learning_rate, 0.7 * constant.stable_below)
-    level = _exit_level(problem, with_rate(algorithm, first), 1 - target)
-    horizon = 20 * constant.exit_time * constant.learning_rate / first
-    reference = float(_mean_exit(problem, algorithm, starts, level, first, horizon))
-    if not np.isfinite(reference):
-        raise InvalidInput(
-            f"At learning rate {first:.3g} the excess risk does not fall to {target:g} of the plateau's."
-        )
-    alphas = jnp.linspace(0.0, reference, knots)
-
-    def objective(log_rates):
-        value, gradient = _schedule_slope(problem, algorithm, starts, level, alphas, jnp.asarray(log_rates), horizon)
-        value, gradient = float(value), np.asarray(gradient)
-        return (value, gradient) if np.isfinite(value) and np.isfinite(gradient).all() else (1e6, np.zeros(knots))
-
-    bounds = [(np.log(first) - 3, np.log(first) + 3)] * (knots - 1) + [
-        (np.log(first) - 3, np.log(constant.stable_below))
-    ]
-    found = optimize.minimize(
-        objective, np.full(knots, np.log(first)), jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": 40}
-    )
-    schedule = PiecewiseLinear(alphas, np.exp(found.x))
-    limit = ode(problem, with_rate(algorithm, schedule))
-    times = deterministic_exits(limit, every, horizon, Fallen(problem, level))
-    return schedule, estimated(times, horizon, WITHOUT_NOISE)
 
 
 def first_guess(algorithm: OnlineSGD) -> float:
@@ -354,12 +298,3 @@ def _exit_slope(search: _Search, log_rate):
     arguments = (search.problem, search.algorithm, search.starts, search.level)
     # The wait is no part of what is differentiated.
     return jax.grad(lambda x: _mean_exit(*arguments, jnp.exp(x), search.patience / jnp.exp(log_rate)))(log_rate)
-
-
-@eqx.filter_jit
-def _schedule_slope(problem, algorithm, starts: State, level, alphas, log_rates, horizon):
-    def mean(log_rates):
-        schedule = PiecewiseLinear(alphas, jnp.exp(log_rates))
-        return _mean_exit(problem, algorithm, starts, level, schedule, horizon)
-
-    return jax.value_and_grad(mean)(log_rates)

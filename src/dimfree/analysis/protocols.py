@@ -337,7 +337,9 @@ def _level(problem: Problem, until: Any) -> Float[Array, ""]:
     level = float(real_array(until, "until", "a risk"))
     floor = float(problem.at(0.0).irreducible_risk)
     if not level > floor:
-        raise InvalidInput(f"until = {shown(until)} was given; the risk stays above {floor:.4g}, which no student avoids.")
+        raise InvalidInput(
+            f"until = {shown(until)} was given; the risk stays above {floor:.4g}, which no student avoids."
+        )
     return jnp.asarray(level)
 
 
@@ -387,7 +389,9 @@ class _Plan(eqx.Module):
     def words(self) -> str:
         if self.until is not None:
             return f"alpha at risk {float(self.until):.4g}"
-        return "final excess risk" if self.objective is None else self.objective.__name__.replace("<lambda>", "objective")
+        return (
+            "final excess risk" if self.objective is None else self.objective.__name__.replace("<lambda>", "objective")
+        )
 
     @property
     def theory(self) -> str:
@@ -523,8 +527,13 @@ class _Search:
             return _FAR, slope, np.nan_to_num(bounded, posinf=_FAR), of_bounded
         return value / self.scale, slope / self.scale, bounded, of_bounded
 
-    def minimised(self, begin: np.ndarray, basis: np.ndarray, most: int = 400) -> tuple[float, np.ndarray]:
-        """The lowest objective found, among x = basis @ y with y between 0 and 1, from y = begin."""
+    def minimised(self, begin: np.ndarray, basis: np.ndarray, most: int, least: float) -> tuple[float, np.ndarray]:
+        """The lowest objective found, among x = basis @ y with y between 0 and 1, from y = begin.
+
+        **Arguments:**
+
+        - `most`: steps; `least`: relative gain of a step after which another is worth while.
+        """
         bounds = [(0.0, 1.0)] * len(begin)
         lows, highs = (np.array([limit[side] for limit in self.plan.limits]) for side in (1, 2))
 
@@ -533,7 +542,7 @@ class _Search:
             return found, basis.T @ slope
 
         if not len(lows):
-            options = {"maxiter": most, "maxfun": 2 * most, "ftol": 1e-13, "gtol": 1e-9, "maxcor": 30}
+            options = {"maxiter": most, "maxfun": 2 * most, "ftol": least, "gtol": 1e-9, "maxcor": 30}
             found = optimize.minimize(value, begin, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
         else:
             sides = [
@@ -541,7 +550,7 @@ class _Search:
                 for sign, edge in ((1.0, lows), (-1.0, highs))
                 if np.isfinite(edge).any()
             ]
-            options = {"maxiter": most, "ftol": 1e-12}
+            options = {"maxiter": most, "ftol": least}
             found = optimize.minimize(
                 value, begin, jac=True, bounds=bounds, constraints=sides, method="SLSQP", options=options
             )
@@ -569,12 +578,16 @@ class _Search:
         found = []
         for number in range(searches):
             begin = flat if number == 0 else _shaped(plan, flat, number, random)
-            found.append(self.minimised(np.clip(begin, 0.0, 1.0), coarse, most=100))
+            found.append(self.minimised(np.clip(begin, 0.0, 1.0), coarse, 100, 1e-6))
         found.sort(key=lambda each: each[0])
         values = [value for value, _ in found]
-        every = np.eye(plan.size)
-        values[0], x = self.minimised(coarse @ found[0][1], every)
-        return self._result(x, tuple(values), every, constant)
+        x = coarse @ found[0][1]
+        for knots, steps, least in ((4 * _COARSE, 100, 1e-7), (plan.size, 400, 1e-9)):
+            basis = _interpolation(plan, knots)
+            begin = np.clip(np.linalg.lstsq(basis, x, rcond=None)[0], 0.0, 1.0)
+            values[0], y = self.minimised(begin, basis, steps, least)
+            x = basis @ y
+        return self._result(x, tuple(values), basis, constant)
 
     def _constants(self, basis: np.ndarray) -> tuple[float, np.ndarray]:
         """The best constants: the best of a scan, made better."""
@@ -594,7 +607,7 @@ class _Search:
             )
         order = np.argsort(values)
         self.scale = abs(values[order[0]]) or 1.0
-        found = [self.minimised(tried[index], basis, most=60) for index in order[:2]]
+        found = [self.minimised(tried[index], basis, 60, 1e-13) for index in order[:2]]
         return min(found, key=lambda each: each[0])
 
     def _penalised(self, x: np.ndarray) -> float:

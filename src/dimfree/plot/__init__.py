@@ -6,6 +6,7 @@
 - `regimes(result)`: the plane of widths and learning rates, with the limit that applies to each.
 - `phase_diagram(results)`: a quantity of a study over its axes, with its uncertainty.
 - `data(result)`: the risk of SGD on your data, beside theory.
+- `protocol(result)`: schedules of a best protocol, beside the best constants.
 - `scaling_law(result)`: the risk of all sizes over compute, and the least of them.
 - `distances(result)`: the distance of simulation from theory as d grows, of a check.
 - `spectra(points)`: eigenvalues of the Hessian at critical points.
@@ -20,6 +21,7 @@ from .exit_times import exit_times
 from .flow import flow
 from .panels import panels
 from .phase_diagram import phase_diagram
+from .protocols import protocol
 from .regimes import regimes
 from .scaling_laws import scaling_law
 
@@ -31,6 +33,7 @@ __all__ = [
     "flow",
     "panels",
     "phase_diagram",
+    "protocol",
     "regimes",
     "scaling_law",
     "spectra",
