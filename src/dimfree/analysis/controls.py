@@ -110,7 +110,7 @@ class Pair(eqx.Module):
 class RealBatch(Beside):
     """An algorithm with a batch of any size above zero: its limit depends on 1/B only."""
 
-    batch_size: Float[Array, ""]
+    batch_size: Any  # a number in the place of a property
 
     def __init__(self, algorithm: OnlineAlgorithm, batch_size: Float[Array, ""]):
         self.algorithm, self.batch_size = algorithm, batch_size

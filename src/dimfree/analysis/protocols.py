@@ -11,30 +11,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import ArrayLike
-from scipy import optimize
 
 from ..algorithms.online import OnlineAlgorithm, check_online
-from ..batches import map_in_batches
 from ..errors import InvalidInput, check_key, positive_integer, real_array, shown
 from ..functions import Function, as_function
 from ..limits import ode
 from ..problems import Problem
 from ..problems.base import check_problem
-from ..simulation import exact_mean, simulate
 from ..simulation.mean import why_no_mean
-from ..solving import solve
 from ..state import State
-from ..trajectory import Outcome, Trajectory, check_start, first_of, save_alphas
-from .controls import BATCH, Control, Pair, controls_of, present, with_batch
-from .exit_times import Fallen, random_starts
+from ..trajectory import Trajectory, check_start, first_of, save_alphas
+from .controls import BATCH, Control, Pair, controls_of
+from .exit_times import random_starts
+from .protocol_plans import Plan, slopes
+from .protocol_search import Found, Search, whole
 from .uncertainty import standard_error
 
 _STARTS = 8  # random starts that a search averages over
 _FEWEST_STARTS = 128  # ... and that what it found is averaged over
-_SCANNED = 24  # constants that are tried before the best are refined
-_COARSE = 8  # knots that several searches begin with, before the best goes on with all
 _SMALL = 1e-2  # first-order gain of moving by the whole range, relative, that counts as none
-_FAR = 1e6  # the objective, over that of the best constants, where a run does not end
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -85,7 +80,7 @@ class BestProtocol:
     - `constant`: the best that has the same numbers and no schedules; as given, where numbers only were searched.
     - `controls`: what was searched, by name; `times` and `values` of each: `result.values["algorithm.learning_rate"]`.
     - `residual`: the first-order gain, relative to the objective, of moving everything that no bound blocks by its
-      whole range. It is the integral of $|\\partial H / \\partial u|$ in Pontryagin's condition, and zero at an optimum.
+      whole range: zero at an optimum. For schedules it is the integral of the derivative in Pontryagin's condition.
     - `searches`: the objective at the end of each search from another begin, the lowest first.
     - `solves`: how many solves, with a gradient each, it took.
     - `verification`: of the gain, by simulation, after `verify`; else None.
@@ -101,7 +96,7 @@ class BestProtocol:
     solves: int
     constraints: Mapping[str, float]
     verification: Verification | None
-    _plan: "_Plan"
+    _plan: "Plan"
     _x: Float[np.ndarray, " n"]
 
     @property
@@ -145,7 +140,8 @@ class BestProtocol:
     @functools.cached_property
     def memory(self) -> int:
         """Bytes that a solve with its gradient takes, as the compiler says; the program is compiled for it again."""
-        program = eqx.filter_jit(_slopes).lower(self._plan, jnp.asarray(self._x)).compile()
+        jitted: Any = eqx.filter_jit(slopes)
+        program = jitted.lower(self._plan, jnp.asarray(self._x)).compile()
         return int(program.compiled.memory_analysis().temp_size_in_bytes)
 
     def verify(self, d: int | None = None, runs: int = 64, *, key: PRNGKeyArray) -> "BestProtocol":
@@ -180,16 +176,6 @@ class BestProtocol:
             predicted_gain=float(predicted[0].mean() - predicted[1].mean()),
         )
         return dataclasses.replace(self, verification=found)
-
-    def held(self, y: Float[np.ndarray, " numbers"]) -> "BestProtocol":
-        """The same with a number in the place of each schedule that does not change."""
-        controls = tuple(dataclasses.replace(control, times=None) for control in self._plan.controls)
-        plan = dataclasses.replace(self._plan, controls=controls)
-        batch = [control for control in controls if control.kind != "batch"]
-        pair = plan.put(jnp.asarray(y))
-        if len(batch) < len(controls):
-            pair = Pair(pair.problem, self.algorithm)
-        return dataclasses.replace(self, problem=pair.problem, algorithm=pair.algorithm, _plan=plan, _x=y)
 
     def __repr__(self) -> str:
         plan = self._plan
@@ -279,13 +265,35 @@ def best_protocol(
         >>> over = {"algorithm.learning_rate": (0.0, 1.0, 24)}
         >>> best = dimfree.best_protocol(problem, dimfree.OnlineSGD(0.1), 10.0, over, start=start)
         >>> round(best.constant.objective, 4), round(best.objective, 4)
-        (0.0351, 0.0228)
+        (0.0402, 0.0322)
 
     Saad & Rattray 1997, for the learning rate of committees; Bordelon & Mori 2026, for power laws.
     """
+    searches = positive_integer(searches, "searches")
+    plan = planned(problem, algorithm, alpha, over, objective, start, d, until, constraints, key)
+    search = Search(plan)
+    y, constants = search.constants()
+    if not any(control.times is not None for control in plan.controls):
+        return _result(search, constants, key, _as_given(search, key))
+    constant = _held(_result(search, constants, key, None), y)
+    return _result(search, search.schedules(constants, searches), key, constant)
+
+
+def planned(
+    problem: Problem,
+    algorithm: OnlineAlgorithm,
+    alpha: Any,
+    over: Any,
+    objective: Any = None,
+    start: Any = None,
+    d: Any = None,
+    until: Any = None,
+    constraints: Any = None,
+    key: Any = None,
+) -> Plan:
+    """What a search needs to know, from what a user asks for."""
     check_problem(problem, "spectrum", "tokens", "change")
     check_online(algorithm)
-    searches = positive_integer(searches, "searches")
     times = save_alphas(alpha)
     if not isinstance(times, np.ndarray):
         raise InvalidInput("alpha is traced; a search is not one program: call it outside of jit and vmap.")
@@ -295,7 +303,7 @@ def best_protocol(
     is_mean = d is not None and until is None and not why_no_mean(problem, algorithm)
     if is_mean and any(control.kind == "batch" for control in controls):
         raise InvalidInput(f"over has {BATCH}, on which the clock of an exact mean depends; leave out d, for the ODE.")
-    plan = _Plan(
+    return Plan(
         problem=problem,
         algorithm=algorithm,
         starts=_starts(problem, algorithm, start, d, key),
@@ -309,7 +317,52 @@ def best_protocol(
         random=start is None,
         steps=tuple(times.tolist()) if is_mean else None,
     )
-    return _Search(plan, key).best(searches)
+
+
+def _result(search: Search, found: Found, key: Any, constant: BestProtocol | None) -> BestProtocol:
+    plan = search.plan
+    objectives = _reported(plan, found.pair, key) if plan.random else np.array([found.objective])
+    return BestProtocol(
+        problem=found.pair.problem,
+        algorithm=found.pair.algorithm,
+        objective=float(objectives.mean()),
+        objective_error=standard_error(objectives),
+        constant=constant,
+        residual=found.residual,
+        searches=found.searches,
+        solves=search.solves,
+        constraints=dict(zip((name for name, *_ in plan.limits), found.bounded, strict=True)),
+        verification=None,
+        _plan=plan,
+        _x=found.x,
+    )
+
+
+def _reported(plan: Plan, pair: Pair, key: Any) -> Float[np.ndarray, " starts"]:
+    """The objective from each of more random starts than are searched with."""
+    assert plan.d is not None
+    return plan.from_starts(plan.d, _FEWEST_STARTS, jax.random.fold_in(key, 1)).objectives(pair)
+
+
+def _held(result: BestProtocol, y: Float[np.ndarray, " numbers"]) -> BestProtocol:
+    """The same with a number in the place of each schedule that does not change."""
+    controls = tuple(dataclasses.replace(control, times=None) for control in result._plan.controls)
+    plan = dataclasses.replace(result._plan, controls=controls)
+    pair = plan.put(jnp.asarray(y))
+    if any(control.kind == "batch" for control in controls):
+        pair = whole(pair, result.algorithm.batch_size)
+    return dataclasses.replace(result, problem=pair.problem, algorithm=pair.algorithm, _plan=plan, _x=y)
+
+
+def _as_given(search: Search, key: Any) -> BestProtocol | None:
+    """The problem and the algorithm as they were given, to compare numbers with."""
+    plan, x = search.plan, search.given()
+    if x is None:
+        return None
+    pair = Pair(plan.problem, plan.algorithm)
+    objectives = _reported(plan, pair, key) if plan.random else plan.objectives(pair)
+    value, error = float(objectives.mean()), standard_error(objectives)
+    return BestProtocol(pair.problem, pair.algorithm, value, error, None, np.nan, (), 0, {}, None, plan, x)
 
 
 def _limits(constraints: Any, controls: tuple[Control, ...]) -> tuple[tuple, tuple[Function, ...]]:
@@ -362,390 +415,6 @@ def _starts(problem: Problem, algorithm: OnlineAlgorithm, start: Any, d: int | N
                 "means nothing. Leave out start and pass d and key, for an average over random starts in dimension d."
             )
     return jax.tree.map(lambda leaf: leaf[None], begin)
-
-
-class _Plan(eqx.Module):
-    """All that a search needs to know; arrays in it are traced, so that one program serves all of the same shapes."""
-
-    problem: Problem
-    algorithm: OnlineAlgorithm
-    starts: State
-    times: Float[Array, " times"]
-    controls: tuple[Control, ...]
-    objective: Function | None
-    until: Float[Array, ""] | None
-    bounded: tuple[Function, ...]
-    limits: tuple[tuple[str, float, float], ...] = eqx.field(static=True)
-    d: int | None = eqx.field(static=True)
-    random: bool = eqx.field(static=True)
-    steps: tuple[float, ...] | None = eqx.field(static=True)
-
-    @property
-    def is_mean(self) -> bool:
-        """Whether theory is the exact mean, whose times must be known when it is compiled."""
-        return self.steps is not None
-
-    @property
-    def words(self) -> str:
-        if self.until is not None:
-            return f"alpha at risk {float(self.until):.4g}"
-        return (
-            "final excess risk" if self.objective is None else self.objective.__name__.replace("<lambda>", "objective")
-        )
-
-    @property
-    def theory(self) -> str:
-        return f"exact mean at d = {self.d}" if self.is_mean else "ODE"
-
-    @property
-    def number(self) -> int:
-        return self.starts.batch_shape[0]
-
-    @property
-    def size(self) -> int:
-        return sum(control.size for control in self.controls)
-
-    def split(self, x: Any) -> list[Any]:
-        library = jnp if isinstance(x, jax.Array) else np
-        return library.split(x, np.cumsum([control.size for control in self.controls])[:-1])
-
-    def put(self, x: Float[Array, " n"]) -> Pair:
-        whole = Pair(self.problem, self.algorithm)
-        # Batches last: they are put around the algorithm.
-        parts = sorted(zip(self.controls, self.split(x), strict=True), key=lambda each: each[0].kind == "batch")
-        for control, part in parts:
-            whole = control.put(whole, part)
-        return whole
-
-    @property
-    def stop(self) -> Fallen | None:
-        return None if self.until is None else Fallen(self.problem.at(self.times[-1]), self.until)
-
-    def trajectory(self, pair: Pair, start: State) -> Trajectory:
-        if self.steps is not None:
-            assert self.d is not None
-            return exact_mean(pair.problem, pair.algorithm, start, self.d, np.array(self.steps))
-        return solve(ode(pair.problem, pair.algorithm), start, self.times, stop=self.stop)
-
-    def of(self, run: Trajectory) -> Float[Array, ""]:
-        """The objective of one trajectory."""
-        if self.objective is not None:
-            return jnp.asarray(self.objective(run), float)
-        target = self.problem.at(self.times[-1])
-        excess = target.risk(run.final) - target.irreducible_risk
-        if self.until is None:
-            return excess
-        # Where the risk does not come down in time, the more is left the longer it is.
-        late = self.times[-1] * (1 + jnp.log(jnp.maximum(excess / (self.until - target.irreducible_risk), 1.0)))
-        return jnp.where(run.outcome == Outcome.STOPPED, jnp.nan_to_num(run.stopped_at), late)
-
-    def measured(self, pair: Pair, start: State) -> Float[Array, " 1+bounded"]:
-        run = self.trajectory(pair, start)
-        found = jnp.stack([self.of(run), *(jnp.asarray(each(run), float) for each in self.bounded)])
-        ended = (run.outcome == Outcome.COMPLETED) | (run.outcome == Outcome.STOPPED)
-        return jnp.where(ended, found, jnp.nan)
-
-    def objectives(self, pair: Pair) -> Float[np.ndarray, " starts"]:
-        """The objective from each start."""
-        return np.asarray(_objectives(self, pair))
-
-    def from_starts(self, d: int, number: int, key: PRNGKeyArray) -> "_Plan":
-        """The same from other random starts; from the same start, if it was given."""
-        starts = random_starts(self.problem, d, number, key=key) if self.random else self.starts
-        return dataclasses.replace(self, starts=starts, d=d)
-
-    def simulated(self, pair: Pair, d: int, runs: int, key: PRNGKeyArray) -> Float[np.ndarray, " runs"]:
-        """The objective of each of so many runs of SGD."""
-        start = self.starts if self.random else first_of(self.starts)
-        found = simulate(
-            pair.problem, pair.algorithm, start, d, np.asarray(self.times), runs=runs, key=key, stop=self.stop
-        )
-
-        def one(state, outcome, stopped_at):
-            changed = (state, outcome, stopped_at)
-            return self.of(eqx.tree_at(lambda t: (t.state, t.outcome, t.stopped_at), found, changed))
-
-        return np.asarray(jax.lax.map(lambda each: one(*each), (found.state, found.outcome, found.stopped_at)))
-
-
-@eqx.filter_jit
-def _objectives(plan: _Plan, pair: Pair) -> Float[Array, " starts"]:
-    return map_in_batches(lambda start: plan.measured(pair, start)[0], plan.starts)
-
-
-def _slopes(plan: _Plan, x: Float[Array, " n"]):
-    """Objective and bounded functions, averaged over starts, with their derivatives."""
-
-    def means(x):
-        pair = plan.put(x)
-        return jnp.mean(map_in_batches(lambda start: plan.measured(pair, start), plan.starts), axis=0)
-
-    found, backwards = jax.vjp(means, x)
-    if len(found) == 1:
-        return found, backwards(jnp.ones(1))[0][None]
-    return found, jax.lax.map(lambda each: backwards(each)[0], jnp.eye(len(found)))
-
-
-_with_slopes = eqx.filter_jit(_slopes)
-
-
-@eqx.filter_jit
-def _means_of(plan: _Plan, x: Float[Array, " n"]):
-    """Means of those controls that are bounded, with their derivatives."""
-
-    def means(x):
-        parts = dict(zip((control.name for control in plan.controls), plan.split(x), strict=True))
-        controls = {control.name: control for control in plan.controls}
-        return jnp.stack([controls[name].mean(parts[name]) for name, *_ in plan.limits if name in controls])
-
-    return means(x), jax.jacrev(means)(x)
-
-
-class _Search:
-    """Searches of a plan, which count their solves."""
-
-    def __init__(self, plan: _Plan, key: Any):
-        self.plan, self.key, self.solves, self.scale = plan, key, 0, 1.0
-        self.memory: dict[bytes, tuple] = {}
-
-    def at(self, x: Float[np.ndarray, " n"]) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-        """The objective over `scale` and its slope, and what is bounded with theirs; far up where a run fails."""
-        name = x.tobytes()
-        if name not in self.memory:
-            self.solves += 1
-            found, slopes = (np.asarray(each) for each in _with_slopes(self.plan, jnp.asarray(x)))
-            means, of_means = np.zeros(0), np.zeros((0, len(x)))
-            if len(self.plan.limits) > len(self.plan.bounded):
-                means, of_means = (np.asarray(each) for each in _means_of(self.plan, jnp.asarray(x)))
-            if not (np.isfinite(found).all() and np.isfinite(slopes).all()):
-                found, slopes = np.full_like(found, np.inf), np.zeros_like(slopes)
-            self.memory = dict(list(self.memory.items())[-8:]) | {
-                name: (found[0], slopes[0], np.append(means, found[1:]), np.concatenate([of_means, slopes[1:]]))
-            }
-        value, slope, bounded, of_bounded = self.memory[name]
-        if not np.isfinite(value):
-            return _FAR, slope, np.nan_to_num(bounded, posinf=_FAR), of_bounded
-        return value / self.scale, slope / self.scale, bounded, of_bounded
-
-    def minimised(self, begin: np.ndarray, basis: np.ndarray, most: int, least: float) -> tuple[float, np.ndarray]:
-        """The lowest objective found, among x = basis @ y with y between 0 and 1, from y = begin.
-
-        **Arguments:**
-
-        - `most`: steps; `least`: relative gain of a step after which another is worth while.
-        """
-        bounds = [(0.0, 1.0)] * len(begin)
-        lows, highs = (np.array([limit[side] for limit in self.plan.limits]) for side in (1, 2))
-
-        def value(y):
-            found, slope, _, _ = self.at(basis @ y)
-            return found, basis.T @ slope
-
-        if not len(lows):
-            options = {"maxiter": most, "maxfun": 2 * most, "ftol": least, "gtol": 1e-9, "maxcor": 30}
-            found = optimize.minimize(value, begin, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
-        else:
-            sides = [
-                {"type": "ineq", "fun": self._side(basis, sign, edge), "jac": self._side_slope(basis, sign, edge)}
-                for sign, edge in ((1.0, lows), (-1.0, highs))
-                if np.isfinite(edge).any()
-            ]
-            options = {"maxiter": most, "ftol": least}
-            found = optimize.minimize(
-                value, begin, jac=True, bounds=bounds, constraints=sides, method="SLSQP", options=options
-            )
-        return float(found.fun) * self.scale, np.clip(found.x, 0.0, 1.0)
-
-    def _side(self, basis, sign, edge):
-        kept = np.isfinite(edge)
-        return lambda y: sign * (self.at(basis @ y)[2] - edge)[kept]
-
-    def _side_slope(self, basis, sign, edge):
-        kept = np.isfinite(edge)
-        return lambda y: sign * (self.at(basis @ y)[3] @ basis)[kept]
-
-    def best(self, searches: int) -> BestProtocol:
-        plan, random = self.plan, np.random.default_rng(0)
-        constants = _constants(plan)
-        lowest, y = self._constants(constants)
-        self.scale = abs(lowest) or 1.0
-        x = constants @ y
-        if not any(control.times is not None for control in plan.controls):
-            return self._result(x, (lowest,), constants, self._as_given())
-        constant = self._result(x, (lowest,), constants, None).held(y)
-        coarse = _interpolation(plan, _COARSE)
-        flat = np.linalg.lstsq(coarse, x, rcond=None)[0]
-        found = []
-        for number in range(searches):
-            begin = flat if number == 0 else _shaped(plan, flat, number, random)
-            found.append(self.minimised(np.clip(begin, 0.0, 1.0), coarse, 100, 1e-6))
-        found.sort(key=lambda each: each[0])
-        values = [value for value, _ in found]
-        x = coarse @ found[0][1]
-        for knots, steps, least in ((4 * _COARSE, 100, 1e-7), (plan.size, 400, 1e-9)):
-            basis = _interpolation(plan, knots)
-            begin = np.clip(np.linalg.lstsq(basis, x, rcond=None)[0], 0.0, 1.0)
-            values[0], y = self.minimised(begin, basis, steps, least)
-            x = basis @ y
-        return self._result(x, tuple(values), basis, constant)
-
-    def _constants(self, basis: np.ndarray) -> tuple[float, np.ndarray]:
-        """The best constants: the best of a scan, made better."""
-        number = basis.shape[1]
-        if number == 1:
-            tried = (np.arange(_SCANNED) + 0.5)[:, None] / _SCANNED
-        else:
-            tried = _scattered(number, _SCANNED + 8 * number)
-        given = self._given()
-        if given is not None:
-            tried = np.concatenate([given[None], tried])
-        values = np.array([self._penalised(basis @ y) for y in tried])
-        if not (values < _FAR).any():
-            raise InvalidInput(
-                "With none of the constants tried does a run reach the end: the bounds allow too large a learning "
-                "rate, or too small an alpha; take narrower bounds."
-            )
-        order = np.argsort(values)
-        self.scale = abs(values[order[0]]) or 1.0
-        found = [self.minimised(tried[index], basis, 60, 1e-13) for index in order[:2]]
-        return min(found, key=lambda each: each[0])
-
-    def _penalised(self, x: np.ndarray) -> float:
-        value, _, bounded, _ = self.at(x)
-        lows, highs = (np.array([limit[side] for limit in self.plan.limits]) for side in (1, 2))
-        beyond = np.sum(np.maximum(lows - bounded, 0.0) + np.maximum(bounded - highs, 0.0)) if len(lows) else 0.0
-        return value + (0.0 if beyond <= 1e-9 else _FAR / 2 * (1 + beyond))
-
-    def _given(self) -> np.ndarray | None:
-        """The coordinates of what is in the problem and the algorithm, one for each number."""
-        parts = [present(Pair(self.plan.problem, self.plan.algorithm), control) for control in self.plan.controls]
-        if any(part is None for part in parts):
-            return None
-        rows = zip(self.plan.controls, parts, strict=True)
-        return np.concatenate([np.reshape(part, (control.rows, control.knots))[:, 0] for control, part in rows])
-
-    def _as_given(self) -> BestProtocol | None:
-        """The problem and the algorithm as they were given, where numbers only are searched."""
-        given = self._given()
-        if given is None:
-            return None
-        return self._reported(Pair(self.plan.problem, self.plan.algorithm), self.plan, given, None, np.nan, (), {})
-
-    def _result(self, x, values, basis, constant) -> BestProtocol:
-        """What a search ended with, as `basis @ y`."""
-        plan = self.plan
-        x, pair = self._whole_batch(x)
-        bounded = self.at(x)[2].tolist()
-        return self._reported(
-            pair, plan, x, constant, self._residual(x, basis), values, dict(zip(self._names, bounded, strict=True))
-        )
-
-    def _reported(self, pair, plan, x, constant, residual, searches, constraints) -> BestProtocol:
-        if plan.random:
-            objectives = plan.from_starts(plan.d, _FEWEST_STARTS, jax.random.fold_in(self.key, 1)).objectives(pair)
-        elif searches:
-            objectives = np.array([self.at(x)[0] * self.scale])
-        else:
-            objectives = plan.objectives(pair)
-        return BestProtocol(
-            problem=pair.problem,
-            algorithm=pair.algorithm,
-            objective=float(objectives.mean()),
-            objective_error=standard_error(objectives),
-            constant=constant,
-            residual=residual,
-            searches=searches,
-            solves=self.solves,
-            constraints=constraints,
-            verification=None,
-            _plan=plan,
-            _x=x,
-        )
-
-    def _whole_batch(self, x: np.ndarray) -> tuple[np.ndarray, Pair]:
-        """The better of the whole numbers beside a real batch."""
-        names = [control.name for control in self.plan.controls]
-        if BATCH not in names:
-            return x, self.plan.put(jnp.asarray(x))
-        place = names.index(BATCH)
-        offset = sum(control.size for control in self.plan.controls[:place])
-        control = self.plan.controls[place]
-        real = float(control.values(jnp.asarray(x[offset : offset + 1]))[0, 0])
-        tried = []
-        for batch in {max(int(np.floor(real)), 1), int(np.ceil(real))}:
-            rounded = x.copy()
-            rounded[offset] = control.coordinates(float(batch))[0]
-            tried.append((self._penalised(rounded), batch, rounded))
-        _, batch, rounded = min(tried)
-        pair = self.plan.put(jnp.asarray(rounded))
-        inner: Any = pair.algorithm
-        return rounded, Pair(pair.problem, with_batch(inner.algorithm, batch))
-
-    @property
-    def _names(self) -> list[str]:
-        return [name for name, *_ in self.plan.limits]
-
-    def _residual(self, x: np.ndarray, basis: np.ndarray) -> float:
-        """The first-order gain of moving by the whole range wherever no bound blocks, relative to the objective."""
-        value, slope, bounded, of_bounded = self.at(x)
-        slope, y = basis.T @ slope, np.linalg.lstsq(basis, x, rcond=None)[0]
-        lows, highs = (np.array([limit[side] for limit in self.plan.limits]) for side in (1, 2))
-        inside = (y > 1e-6) & (y < 1 - 1e-6)
-        if len(lows):
-            scale = 1e-5 * (1 + np.abs(bounded))
-            active = (bounded < lows + scale) | (bounded > highs - scale)
-            normals = (of_bounded @ basis)[active]
-            multipliers = np.linalg.lstsq(normals[:, inside].T, slope[inside], rcond=None)[0]
-            slope = slope - multipliers @ normals
-        free = np.where(y <= 1e-6, slope < 0, np.where(y >= 1 - 1e-6, slope > 0, True))
-        return float(np.abs(slope[free]).sum() / (abs(value) or 1.0))
-
-
-def _constants(plan: _Plan) -> Float[np.ndarray, "n rows"]:
-    """Coordinates of all knots from one for each number."""
-    return _blocks([np.ones((control.knots, 1)) for control in plan.controls for _ in range(control.rows)])
-
-
-def _interpolation(plan: _Plan, most: int) -> Float[np.ndarray, "n fewer"]:
-    """Coordinates of all knots from those of at most so many of each schedule, linear between them."""
-    blocks = []
-    for control in plan.controls:
-        fewer = min(control.knots, most)
-        places = np.linspace(0.0, fewer - 1, control.knots)
-        block = np.stack([np.interp(places, np.arange(fewer), row) for row in np.eye(fewer)], axis=1)
-        blocks += [block] * control.rows
-    return _blocks(blocks)
-
-
-def _blocks(blocks: list[np.ndarray]) -> np.ndarray:
-    whole = np.zeros(np.sum([block.shape for block in blocks], axis=0))
-    row = column = 0
-    for block in blocks:
-        whole[row : row + block.shape[0], column : column + block.shape[1]] = block
-        row, column = row + block.shape[0], column + block.shape[1]
-    return whole
-
-
-def _shaped(plan: _Plan, flat: np.ndarray, number: int, random: np.random.Generator) -> np.ndarray:
-    """Where a further search begins: the second with constants that fall at the end, others anywhere."""
-    parts, place = [], 0
-    for control in plan.controls:
-        knots = min(control.knots, _COARSE)
-        for _ in range(control.rows):
-            part = flat[place : place + knots]
-            if number == 1 and knots > 1:
-                part = part * np.linspace(1.0, 0.0, knots) ** 0.5
-            elif number > 1:
-                part = part + random.normal(0.0, 0.25, knots)
-            parts.append(part)
-            place += knots
-    return np.concatenate(parts)
-
-
-def _scattered(dimensions: int, number: int) -> Float[np.ndarray, "number dimensions"]:
-    """Points spread evenly over the cube, by their values in each dimension."""
-    random = np.random.default_rng(1)
-    return np.stack([random.permutation(number) + 0.5 for _ in range(dimensions)], axis=1) / number
 
 
 def _short(value: Any) -> str:
