@@ -169,16 +169,17 @@ class Search:
     def _residual(self, basis: np.ndarray, y: np.ndarray) -> float:
         """The first-order gain of moving by the whole range wherever no bound blocks, relative to the objective."""
         value, slope, bounded, of_bounded = self.at(basis @ y)
-        slope = basis.T @ slope
-        inside = (y > 1e-6) & (y < 1 - 1e-6)
-        if self.plan.limits:
-            scale = 1e-5 * (1 + np.abs(bounded))
-            active = (bounded < self.lows + scale) | (bounded > self.highs - scale)
-            normals = (of_bounded @ basis)[active]
-            multipliers = np.linalg.lstsq(normals[:, inside].T, slope[inside], rcond=None)[0]
-            slope = slope - multipliers @ normals
-        free = np.where(y <= 1e-6, slope < 0, np.where(y >= 1 - 1e-6, slope > 0, True))
-        return float(np.abs(slope[free]).sum() / (abs(value) or 1.0))
+        slope, at_low, at_high = basis.T @ slope, y <= 1e-6, y >= 1 - 1e-6
+        scale = 1e-5 * (1 + np.abs(bounded))
+        low, high = bounded < self.lows + scale, bounded > self.highs - scale
+        # What is bounded takes its part, with the multipliers that leave least of the gains: a linear program.
+        normals, each = np.concatenate([of_bounded[low], -of_bounded[high]]) @ basis, np.eye(len(y))
+        upward = np.concatenate([normals.T, -each], axis=1)[~at_high]
+        downward = np.concatenate([-normals.T, -each], axis=1)[~at_low]
+        matrix, sides = np.concatenate([upward, downward]), np.concatenate([slope[~at_high], -slope[~at_low]])
+        costs = np.concatenate([np.zeros(len(normals)), np.ones(len(y))])
+        found = optimize.linprog(costs, A_ub=matrix, b_ub=sides, method="highs")
+        return float(found.fun / (abs(value) or 1.0)) if found.success else np.nan
 
 
 def whole(pair: Pair, batch: int) -> Pair:
