@@ -13,6 +13,7 @@ from .protocol_plans import Plan, means_of, with_slopes
 
 _SCANNED = 24  # constants that are tried before the best are refined
 _COARSE = 8  # knots that several searches begin with, before the best goes on with more, and with all
+_KEPT = 1e-5  # relative part of a bound that SLSQP may be beyond it
 _FAR = 1e6  # the objective, over that of the best constants, where a run does not end
 
 
@@ -22,7 +23,7 @@ class Found(NamedTuple):
     **Attributes:**
 
     - `x`: coordinates of the controls; `pair`: the problem and the algorithm with them, the batch a whole number.
-    - `objective`: there; `bounded`: what is bounded; `residual`: see `BestProtocol`.
+    - `objective`: there; `bounded`: what is bounded; `kept`: whether all bounds are; `residual`: see `BestProtocol`.
     - `searches`: the objective that each search reached, the lowest first.
     """
 
@@ -30,6 +31,7 @@ class Found(NamedTuple):
     pair: Pair
     objective: float
     bounded: list[float]
+    kept: bool
     residual: float
     searches: tuple[float, ...]
 
@@ -69,16 +71,17 @@ class Search:
         given = self.given()
         if given is not None:
             tried = np.concatenate([given[None], tried])
-        values = np.array([self._penalised(basis @ y) for y in tried])
+        values = np.array([self.at(basis @ y)[0] for y in tried])
         if not (values < _FAR).any():
             raise InvalidInput(
                 "With none of the constants tried does a run reach its end: the bounds allow only learning rates that "
                 "are too large; take lower ones."
             )
+        values = np.array([self._penalised(basis @ y) for y in tried])
         order = np.argsort(values)
-        self.scale = float(abs(values[order[0]])) or 1.0
+        self._scale_by(basis @ tried[order[0]])
         lowest, y = min((self._minimised(tried[i], basis, 60, 1e-13) for i in order[:2]), key=lambda each: each[0])
-        self.scale = float(abs(lowest)) or 1.0
+        self._scale_by(basis @ y)
         return y, self._found(basis, y, (lowest,))
 
     def schedules(self, constants: Found, searches: int) -> Found:
@@ -137,18 +140,28 @@ class Search:
             found = optimize.minimize(
                 value, begin, jac=True, bounds=bounds, constraints=sides, method="SLSQP", options=options
             )
-        return float(found.fun) * self.scale, np.clip(found.x, 0.0, 1.0)
+        y = np.clip(found.x, 0.0, 1.0)
+        return self._penalised(basis @ y) * self.scale, y
+
+    def _scale_by(self, x: np.ndarray) -> None:
+        self.scale = abs(float(self.at(x)[0])) * self.scale or 1.0
+
+    def _beyond(self, x: np.ndarray) -> float:
+        """By how much bounds are not kept, relative to their size."""
+        bounded = self.at(x)[2]
+        beyond = np.maximum(self.lows - bounded, 0.0) + np.maximum(bounded - self.highs, 0.0)
+        return float(np.sum(beyond / (1 + np.abs(bounded))))
 
     def _penalised(self, x: np.ndarray) -> float:
         """The objective over `scale`, far up where a bound is not kept."""
-        value, _, bounded, _ = self.at(x)
-        beyond = np.sum(np.maximum(self.lows - bounded, 0.0) + np.maximum(bounded - self.highs, 0.0))
-        return value + (0.0 if beyond <= 1e-9 else _FAR / 2 * (1 + beyond))
+        beyond = self._beyond(x)
+        return float(self.at(x)[0]) + (0.0 if beyond <= _KEPT else _FAR / 2 * (1 + beyond))
 
     def _found(self, basis: np.ndarray, y: np.ndarray, searches: tuple[float, ...]) -> Found:
         x, pair = self._whole_batch(basis @ y)
         value, _, bounded, _ = self.at(x)
-        return Found(x, pair, float(value) * self.scale, bounded.tolist(), self._residual(basis, y), searches)
+        kept, residual = self._beyond(x) <= _KEPT, self._residual(basis, y)
+        return Found(x, pair, float(value) * self.scale, bounded.tolist(), kept, residual, searches)
 
     def _whole_batch(self, x: np.ndarray) -> tuple[np.ndarray, Pair]:
         """The better of the whole numbers beside a real batch, if one is searched."""

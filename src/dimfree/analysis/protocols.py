@@ -77,7 +77,8 @@ class BestProtocol:
 
     - `problem`, `algorithm`: with what was found put in; every other function takes them.
     - `objective`, `objective_error`: what was minimised, and its standard error where it is a mean over random starts.
-    - `constant`: the best that has the same numbers and no schedules; as given, where numbers only were searched.
+    - `constant`: the best that has the same numbers and no schedules; as given, where numbers only were searched. None
+      where no constants keep the constraints.
     - `controls`: what was searched, by name; `times` and `values` of each: `result.values["algorithm.learning_rate"]`.
     - `residual`: the first-order gain, relative to the objective, of moving everything that no bound blocks by its
       whole range: zero at an optimum. For schedules it is the integral of the derivative in Pontryagin's condition.
@@ -118,8 +119,13 @@ class BestProtocol:
     @property
     def gain(self) -> float:
         """By how much the objective is lower than with the best constants."""
-        assert self.constant is not None
-        return self.constant.objective - self.objective
+        return self._compared.objective - self.objective
+
+    @property
+    def _compared(self) -> "BestProtocol":
+        if self.constant is None:
+            raise InvalidInput("There are no constants to compare with: none keep the constraints, or none were given.")
+        return self.constant
 
     @property
     def optimal(self) -> bool:
@@ -157,10 +163,10 @@ class BestProtocol:
         check_key(key)
         d = positive_integer(self._plan.d if d is None else d, "d", minimum=2)
         runs = positive_integer(runs, "runs", minimum=2)
-        assert self.constant is not None
+        compared = self._compared
         start_key, run_key = jax.random.split(key)
         plan = self._plan.from_starts(d, runs, start_key)
-        both = [Pair(each.problem, each.algorithm) for each in (self.constant, self)]
+        both = [Pair(each.problem, each.algorithm) for each in (compared, self)]
         simulated = [plan.simulated(pair, d, runs, run_key) for pair in both]
         predicted = [plan.objectives(pair) for pair in both]
         gains = simulated[0] - simulated[1]
@@ -190,6 +196,8 @@ class BestProtocol:
             if kind.endswith("constants"):
                 shown_constants = (f"{name} = {_short(value)}" for name, value in self.constant.values.items())
                 lines.append(f"    {', '.join(shown_constants)}")
+        elif self.constraints:
+            lines.append("  no constants keep the constraints")
         for name, value in self.constraints.items():
             lines.append(f"  {name}: {value:.5g}")
         close = sum(each <= self.searches[0] + 0.01 * abs(self.searches[0]) for each in self.searches)
@@ -273,10 +281,16 @@ def best_protocol(
     plan = planned(problem, algorithm, alpha, over, objective, start, d, until, constraints, key)
     search = Search(plan)
     y, constants = search.constants()
-    if not any(control.times is not None for control in plan.controls):
-        return _result(search, constants, key, _as_given(search, key))
-    constant = _held(_result(search, constants, key, None), y)
-    return _result(search, search.schedules(constants, searches), key, constant)
+    scheduled = any(control.times is not None for control in plan.controls)
+    found = search.schedules(constants, searches) if scheduled else constants
+    if not found.kept:
+        raise InvalidInput(
+            f"Nothing was found in the bounds of over that keeps the constraints, {shown(constraints)}; loosen them."
+        )
+    if not scheduled:
+        return _result(search, found, key, _as_given(search, key))
+    constant = _held(_result(search, constants, key, None), y) if constants.kept else None
+    return _result(search, found, key, constant)
 
 
 def planned(
