@@ -101,18 +101,18 @@ signal.signal(signal.SIGALRM, signal.default_int_handler)
 with warnings.catch_warnings():
     warnings.simplefilter("error")  # the warning ends it
     try:
-        dimfree.simulate(dimfree.PhaseRetrieval(), sgd, start, 50, 1e9, runs=2, key=jax.random.key(0))
+        dimfree.simulate(dimfree.PhaseRetrieval(), sgd, start, 50, 1e12, runs=2, key=jax.random.key(0))
     except UserWarning as warning:
         print(warning)
 warnings.simplefilter("ignore")
 signal.alarm(3)  # as Ctrl-C
 try:
-    dimfree.simulate(dimfree.PhaseRetrieval(), sgd, start, 50, 1e9, runs=2, key=jax.random.key(0))
+    dimfree.simulate(dimfree.PhaseRetrieval(), sgd, start, 50, 1e12, runs=2, key=jax.random.key(0))
 except KeyboardInterrupt:
     print("interrupted")
 """
     printed = printed_by(code, timeout=120)
-    assert "2 runs of 50000000000 steps" in printed
+    assert "2 runs of 50000000000000 steps" in printed
     assert "days from now. Ctrl-C ends it" in printed
     assert printed.endswith("interrupted\n")
 
