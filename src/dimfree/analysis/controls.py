@@ -110,10 +110,14 @@ class Pair(eqx.Module):
 class RealBatch(Beside):
     """An algorithm with a batch of any size above zero: its limit depends on 1/B only."""
 
-    batch_size: Any  # a number in the place of a property
+    number: Float[Array, ""]
 
-    def __init__(self, algorithm: OnlineAlgorithm, batch_size: Float[Array, ""]):
-        self.algorithm, self.batch_size = algorithm, batch_size
+    def __init__(self, algorithm: OnlineAlgorithm, number: Float[Array, ""]):
+        self.algorithm, self.number = algorithm, number
+
+    @property
+    def batch_size(self) -> Any:
+        return self.number
 
     def move(self, alpha: Float[Array, ""]) -> Move:
         return self.algorithm.move(alpha)
@@ -139,9 +143,11 @@ def _shares_of(probabilities: Float[np.ndarray, " tasks"]) -> Float[np.ndarray, 
 
 
 def entry(whole: Any, name: str) -> Any:
-    """What is at a dotted name; a part that is a number counts entries."""
+    """What is at a dotted name; a part that is a number counts entries. Rates may be those of an inner algorithm."""
     found = whole
     for part in name.split("."):
+        while isinstance(found, Beside) and part not in [field.name for field in dataclasses.fields(found)]:
+            found = found.algorithm
         found = found[int(part)] if part.isdigit() else getattr(found, part)
     return found
 

@@ -94,7 +94,7 @@ class Search:
             found.append(self._minimised(np.clip(begin, 0.0, 1.0), coarse, 100, 1e-6))
         found.sort(key=lambda each: each[0])
         values, basis, y = [value for value, _ in found], coarse, found[0][1]
-        for knots, steps, least in ((4 * _COARSE, 100, 1e-7), (plan.size, 400, 1e-9)):
+        for knots, steps, least in ((4 * _COARSE, 100, 1e-7), (plan.size, 400, 1e-11)):
             finer = _interpolation(plan, knots)
             begin = np.clip(np.linalg.lstsq(finer, basis @ y, rcond=None)[0], 0.0, 1.0)
             basis = finer
