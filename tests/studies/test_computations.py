@@ -6,6 +6,7 @@ import os
 import jax
 import numpy as np
 import pytest
+import scipy.optimize
 
 import dimfree
 from dimfree.studies.cells import Layout, cells_in_full_task
@@ -269,6 +270,30 @@ def test_analyses_cell_by_cell():
     found, errors = compute(mean_field, Layout(mean_field).task(0), size=1)
     assert not errors
     assert found["overlap"][0] > 0.8
+
+
+@pytest.mark.slow
+def test_the_best_protocol_of_each_cell():
+    """Of least squares: the excess e falls at best as -e^2 / (e + noise), from random students of length one."""
+    best = study(
+        problem={"name": "TwoLayer", "width": 1, "teacher_width": 1, "activation": "linear"},
+        algorithm={"name": "OnlineSGD", "learning_rate": 0.1},
+        compute={
+            "name": "analysis",
+            "of": "best_protocol",
+            "quantities": ["objective", "constant.objective", "residual"],
+            "settings": {"alpha": 5.0, "d": 10**8, "over": {"algorithm.learning_rate": [0.0, 1.0, 8]}, "searches": 1},
+        },
+        axes={"problem.noise": [0.5, 1.0]},
+        runs=1,
+        cells_per_task=2,
+    )
+    found, errors = compute(best, Layout(best).task(0), size=2)
+    assert not errors
+    for noise, objective in zip((0.5, 1.0), found["objective"], strict=True):
+        least = scipy.optimize.brentq(lambda e, noise=noise: np.log(2 / e) + noise / e - noise / 2 - 5.0, 1e-6, 2.0)
+        np.testing.assert_allclose(objective, least / 2, rtol=1e-3)
+    assert (found["constant.objective"] > 1.05 * found["objective"]).all()
 
 
 def test_averages_leave_out_what_is_not_finite():

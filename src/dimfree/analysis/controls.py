@@ -144,11 +144,16 @@ def _shares_of(probabilities: Float[np.ndarray, " tasks"]) -> Float[np.ndarray, 
 
 def entry(whole: Any, name: str) -> Any:
     """What is at a dotted name; a part that is a number counts entries. Rates may be those of an inner algorithm."""
-    found = whole
+    found: Any = whole
     for part in name.split("."):
-        while isinstance(found, Beside) and part not in [field.name for field in dataclasses.fields(found)]:
-            found = found.algorithm
-        found = found[int(part)] if part.isdigit() else getattr(found, part)
+        found = found[int(part)] if part.isdigit() else getattr(_owner(found, part), part)
+    return found
+
+
+def _owner(found: Any, name: str) -> Any:
+    """Which of an algorithm and those inside of it has a rate of this name."""
+    while isinstance(found, Beside) and name not in [field.name for field in dataclasses.fields(found)]:
+        found = found.algorithm
     return found
 
 

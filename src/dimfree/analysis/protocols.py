@@ -237,8 +237,8 @@ def best_protocol(
     A search (L-BFGS-B; SLSQP with constraints) begins with the best constants, with constants that fall at the end, and
     with random schedules, on eight knots; the best goes on with all.
 
-    Theory is the [`ode`]; for least squares with `d`, the [`exact_mean`] in dimension d. On a plateau of vanishing
-    overlap an optimum of the ODE from one start means little: leave out `start`, and the objective is averaged over
+    Theory is the [`ode`]; for least squares with `start` and `d`, the [`exact_mean`] in dimension d, step by step. On a
+    plateau of vanishing overlap an optimum of the ODE from one start means little: leave out `start`, and the objective is averaged over
     eight random starts in dimension d, and reported over 128. A start at rest there is refused.
 
     A batch of B at learning rate $\eta$ is, as d grows, plain SGD at $\eta / B$ (`readout_rate` likewise): a schedule
@@ -256,7 +256,7 @@ def best_protocol(
     - `objective`: a function of the [`Trajectory`] to a number; the final excess risk of `problem` as given if left
       out, whatever is searched in it.
     - `start`: one State; random ones if left out.
-    - `d`: the dimension, for random starts and exact means.
+    - `d`: the dimension, of random starts, exact means, and simulations by `verify`.
     - `until`: a risk; the objective is then the alpha at which the risk falls to it.
     - `constraints`: by a name in `over`, bounds of its mean over its knots' times; by a function of the trajectory,
       bounds of that. `(low, high)`, None where there is none.
@@ -314,7 +314,7 @@ def planned(
     controls = controls_of(problem, algorithm, over, float(times[-1]))
     limits, bounded = _limits(constraints, controls)
     d = None if d is None else positive_integer(d, "d", minimum=2)
-    is_mean = d is not None and until is None and not why_no_mean(problem, algorithm)
+    is_mean = start is not None and d is not None and until is None and not why_no_mean(problem, algorithm)
     if is_mean and any(control.kind == "batch" for control in controls):
         raise InvalidInput(f"over has {BATCH}, on which the clock of an exact mean depends; leave out d, for the ODE.")
     return Plan(
