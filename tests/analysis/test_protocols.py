@@ -115,7 +115,19 @@ ERF = dimfree.TwoLayer(2, 2, "erf", noise=0.1, normalisation="sum")
 SPECIAL = State(Q=[[0.4, 0.05], [0.05, 0.3]], M=[[0.3, 0.1], [0.05, 0.2]])
 ONE = State(Q=[[0.5]], M=[[0.3]])
 MIXED = dimfree.Tasks([dimfree.TwoLayer(1, 1, noise=noise) for noise in (0.0, 0.2, 0.5)], [[0], [0], [0]])
+# Dropout: all neurons, or one of them left out and the other twice as loud.
+DROPOUT = dimfree.Tasks(
+    [dimfree.TwoLayer(2, 1, noise=0.1, readout=readout) for readout in ([1.0, 1.0], [2.0, 0.0], [0.0, 2.0])],
+    [[0], [0], [0]],
+    heads=True,
+)
 GRADIENTS = {
+    "dropout": (
+        DROPOUT,
+        dimfree.OnlineSGD(0.5),
+        State(Q=[[0.4, 0.05], [0.05, 0.3]], M=[[0.3], [0.2]]),
+        {"problem.probabilities": (0.0, 0.5, 3)},
+    ),
     "rate and ridge": (ERF, dimfree.OnlineSGD(0.5), SPECIAL, {RATE: (0.0, 2.0, 5), "algorithm.ridge": (0.0, 0.2, 3)}),
     "readout rate": (
         ERF,

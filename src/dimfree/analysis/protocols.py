@@ -232,14 +232,15 @@ def best_protocol(
     $$ \min_{u} \; \mathbb{E}_{\text{start}} \, \text{objective}(\text{State over } \alpha; u), \qquad
        \text{low} \le u(\alpha) \le \text{high} $$
 
-    Theory is solved, and differentiated backwards through the solver, with as many checkpoints as the square root of
-    its steps, so that memory does not grow with alpha or the number of controls. Schedules are linear between knots.
-    A search (L-BFGS-B; SLSQP with constraints) begins with the best constants, with constants that fall at the end, and
-    with random schedules, on eight knots; the best goes on with all.
+    Theory is the [`ode`], differentiated backwards from a bounded number of checkpoints, so that memory does not grow
+    with alpha; for least squares with `start` and `d` it is the [`exact_mean`] in dimension d, step by step, from as
+    many checkpoints as the square root of the steps. Schedules are linear between knots. A search (L-BFGS-B; SLSQP with
+    constraints) begins with the best constants, with constants that fall at the end, and with random schedules, on
+    eight knots; the best goes on with all.
 
-    Theory is the [`ode`]; for least squares with `start` and `d`, the [`exact_mean`] in dimension d, step by step. On a
-    plateau of vanishing overlap an optimum of the ODE from one start means little: leave out `start`, and the objective is averaged over
-    eight random starts in dimension d, and reported over 128. A start at rest there is refused.
+    On a plateau of vanishing overlap an optimum of the ODE from one start means little: leave out `start`, and the
+    objective is averaged over eight random starts in dimension d, and reported over 128. A start at rest there is
+    refused.
 
     A batch of B at learning rate $\eta$ is, as d grows, plain SGD at $\eta / B$ (`readout_rate` likewise): a schedule
     of batches $B(\alpha)$ is the learning rate $\eta / B(\alpha)$, and is found as one.
