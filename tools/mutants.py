@@ -750,6 +750,13 @@ MUTANTS = (
         "-4 * self.strengths * M], axis=-1)[:, None, :]",
         "0 * self.strengths * M], axis=-1)[:, None, :]",
         f"{TEACHERS} -k vectors_of_its_own",
+    # Protocols.
+    Mutant(
+        "the clock of an exact mean begins again in each chunk of steps",
+        "simulation/mean.py",
+        "number * length + jnp.arange(length, dtype=float)",
+        "jnp.arange(length, dtype=float)",
+        "tests/analysis/test_protocols.py -k exact_mean",
     ),
 )
 
