@@ -111,13 +111,6 @@ MUTANTS = (
         LAW,
     ),
     Mutant(
-        "every first proposal of a chi-square variable is accepted",
-        "gaussian/random_numbers.py",
-        "certain = few | (bound * (1 - jnp.abs(y)) > 0.75 * shape * y**4)",
-        "certain = few | (bound > 0)",
-        f"{LAW}::test_fast_chi_squares_have_their_law",
-    ),
-    Mutant(
         "the seen part of an input is left out of its length",
         "problems/field_problem.py",
         "gram = (seen @ jnp.swapaxes(seen, 1, 2) + unseen @ jnp.swapaxes(unseen, 1, 2)) / d",
@@ -750,6 +743,7 @@ MUTANTS = (
         "-4 * self.strengths * M], axis=-1)[:, None, :]",
         "0 * self.strengths * M], axis=-1)[:, None, :]",
         f"{TEACHERS} -k vectors_of_its_own",
+    ),
     # Protocols.
     Mutant(
         "the clock of an exact mean begins again in each chunk of steps",
@@ -757,6 +751,13 @@ MUTANTS = (
         "number * length + jnp.arange(length, dtype=float)",
         "jnp.arange(length, dtype=float)",
         "tests/analysis/test_protocols.py -k exact_mean",
+    ),
+    Mutant(
+        "every first proposal of a chi-square variable is accepted",
+        "gaussian/random_numbers.py",
+        "certain = few | (bound * (1 - jnp.abs(y)) > 0.75 * shape * y**4)",
+        "certain = few | (bound > 0)",
+        f"{LAW}::test_fast_chi_squares_have_their_law",
     ),
 )
 
