@@ -1,5 +1,7 @@
 """The best protocol: closed forms, published optima, derivatives, bounds, and SGD itself."""
 
+from typing import Any, cast
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +22,8 @@ NOWHERE = dimfree.State(Q=[[0.0]], M=[[0.0]])
 
 def least_error(alpha, noise=0.5):
     """Of least squares from one: the excess falls as -e^2 / (e + noise), at the rate e / (e + noise)."""
-    return optimize.brentq(lambda e: -np.log(e) + noise * (1 / e - 1) - alpha, 1e-9, 1.0)
+    found = optimize.root_scalar(lambda e: -np.log(e) + noise * (1 / e - 1) - alpha, bracket=(1e-9, 1.0), xtol=2e-12)
+    return float(found.root)
 
 
 def error_of_constant(rate, alpha, noise=0.5):
@@ -224,10 +227,10 @@ def test_random_features_have_the_published_optima(a, constant, least):
 
 @pytest.mark.slow
 def test_many_controls_over_a_long_time_need_little_memory():
-    sizes = []
+    sizes, jitted = [], cast(Any, with_slopes)
     for end in (10.0, 1000.0):
         plan = planned(LINEAR, dimfree.OnlineSGD(0.1), end, {RATE: (0.0, 1.0, 200)}, start=NOWHERE)
-        program = with_slopes.lower(plan, jnp.full(plan.size, 0.1)).compile()
+        program = jitted.lower(plan, jnp.full(plan.size, 0.1)).compile()
         sizes.append(program.compiled.memory_analysis().temp_size_in_bytes)
         found, slopes = with_slopes(plan, jnp.full(plan.size, 0.1))
         assert np.isfinite(found).all()
