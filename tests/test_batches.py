@@ -42,7 +42,7 @@ def test_gradients_do_not_see_what_fills_the_last_batch():
 
 def _largest(function, *arguments) -> int:
     """Numbers in the largest array inside the program of a function."""
-    return batches._largest(jax.make_jaxpr(function)(*arguments).jaxpr)
+    return batches.largest_array(jax.make_jaxpr(function)(*arguments).jaxpr)
 
 
 @pytest.mark.parametrize(("allowed", "expected"), [(10_000, 3_700), (1_000, 1_000), (250, 200), (10, 100)])

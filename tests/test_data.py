@@ -141,7 +141,7 @@ def test_least_squares_by_batches(complete, monkeypatch):
         monkeypatch.setattr(components, "LARGEST_MATRIX", 4)
     monkeypatch.setattr(components, "_NUMBERS", 12 * 70)
     labels = np.cos(rows[:, 0]) + rows @ np.linspace(-1, 1, 12) + 7
-    weights, residuals = sets.least_squares(rows, labels, found_in(rows))
+    weights, residuals = components.least_squares(rows, labels, found_in(rows))
     exact = np.linalg.lstsq(np.column_stack([rows, np.ones(500)]), labels)[0]
     np.testing.assert_allclose(weights, exact[:-1], atol=1e-5 if not complete else 1e-9)
     np.testing.assert_allclose(residuals, labels - rows @ exact[:-1] - exact[-1], atol=1e-5 if not complete else 1e-7)

@@ -270,6 +270,7 @@ _ALLOWED = {
     ("papers/shelf.py", "import_module"),  # packages that are installed as papers
     ("papers/shelf.py", "find_spec"),  # where such a package is, without importing it
     ("symbolic/__init__.py", "import_module"),  # names of a list
+    ("analysis/protocols.py", "compile"),  # a program of the library by JAX, to ask for its memory
     ("studies/functions.py", "import_module"),  # a user's own function, which needs --allow-code
 }
 

@@ -61,7 +61,7 @@ class Loop(eqx.Module):
     - `observe`: what is kept and looked at of a carry, such as its State.
     - `stop`: a run ends when this function of what is observed reaches zero.
     - `keys`: random key of each run.
-    - `save_steps`: increasing numbers of steps to save after, all different.
+    - `save_steps`: increasing numbers of steps to save after; only zero may be there more than once.
     - `block`: steps whose random numbers are drawn at once.
     - `axis`: along which the lanes lie in a carry: the last for small arrays, the first for vectors.
     """

@@ -78,12 +78,15 @@ def simulate_online(
     dimension = jnp.asarray(d, float) if method == "exact" else d
     keys = jax.random.split(key, runs)
     different, place = np.unique(save_steps, return_inverse=True)
+    # The start stands in the place of what is there twice, so that one program serves every number of steps.
+    twice = len(save_steps) - len(different)
+    different, place = np.pad(different, (twice, 0)), place + twice
     roomy = exact.is_roomy(problem, algorithm, d)
     job = _Job(problem, algorithm, stop, jnp.asarray(different), dimension, block, roomy)
     states, keys = spread((states, keys), devices)
     results = _run_all(job, states, keys, devices, lanes, cost, progress)
     states, outcome, ended = results.saved, results.outcome, results.ended
-    if len(different) < len(save_steps):
+    if twice:
         states = jax.tree.map(lambda leaf: leaf[:, place], states)
     return Trajectory(
         alpha=jnp.asarray(save_steps * algorithm.batch_size / d),
