@@ -7,6 +7,7 @@ import sys
 import jax
 import numpy as np
 import pytest
+import scipy.optimize
 import xarray
 
 import dimfree
@@ -17,8 +18,8 @@ from dimfree.registry import dashed, find, parameters
 from dimfree.registry import stated as stated_names
 
 COMMANDS = [
-    "solve", "simulate", "exit-time", "fixed-points", "landscape", "scaling-law", "check", "equations", "study",
-    "reproduce", "doctor", "cite",
+    "solve", "simulate", "exit-time", "fixed-points", "landscape", "scaling-law", "best-protocol", "check",
+    "equations", "study", "reproduce", "doctor", "cite",
 ]  # fmt: skip
 
 
@@ -321,6 +322,38 @@ def test_a_scaling_law_in_numbers(tmp_path):
     np.testing.assert_allclose(row["predicted"], -5 / 7, rtol=1e-12)
     kept = xarray.open_zarr(tmp_path / "law.zarr", consolidated=False)
     np.testing.assert_allclose(kept["risk"], law.risk, rtol=1e-9)
+
+
+# The best protocol.
+
+
+def test_the_best_protocol_of_least_squares(tmp_path):
+    """Over all schedules, from no overlap: alpha = log(2 / e) + noise (1 / e - 1 / 2) for twice the excess risk e."""
+    stated = ["--problem", "two-layer", "--width", "1", "--activation", "linear", "--noise", "0.5", "--overlap", "0"]
+    asked = ["--over", "learning-rate=0:1:24", "--alpha", "10", "--searches", "1", "--simulate", "16", "-d", "500"]
+    kept = tmp_path / "best.nc"
+    told = json.loads(call("best-protocol", *stated, *asked, "--json", "--output", str(kept)).stdout)
+    twice = scipy.optimize.root_scalar(lambda e: np.log(2 / e) + 0.5 * (1 / e - 1 / 2) - 10.0, bracket=(1e-6, 2.0)).root
+    np.testing.assert_allclose(told["objective"], twice / 2, rtol=1e-3)
+    assert told["optimal"]
+    assert told["constants"]["objective"] > 1.1 * told["objective"]
+    simulated = told["simulation"]
+    assert abs(simulated["gain"] - simulated["predicted_gain"]) < 5 * simulated["gain_error"]
+    schedule = told["controls"]["algorithm.learning_rate"]
+    found = xarray.open_dataset(kept, group="protocol", engine="h5netcdf")
+    np.testing.assert_allclose(found["algorithm.learning_rate"], schedule["value"], rtol=1e-12)
+    np.testing.assert_allclose(found["alpha of algorithm.learning_rate"], np.linspace(0, 10, 24), rtol=1e-12)
+    final = xarray.open_dataset(kept, group="best", engine="h5netcdf").risk[-1]
+    np.testing.assert_allclose(final - 0.25, told["objective"], rtol=1e-6)  # the noise has half its variance
+
+
+@pytest.mark.parametrize(
+    "words", ["learning-rate", "learning-rate=1", "learning-rate=a:b", "=0:1", "learning-rate=0:1:2:3"]
+)
+def test_a_control_that_cannot_be_read(words):
+    result = call("best-protocol", "--over", words)
+    assert result.exit_code == 2
+    assert f"--over {words} was given; give NAME=LOW:HIGH" in result.stderr
 
 
 def test_a_scaling_law_of_many_teachers():

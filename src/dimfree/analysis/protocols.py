@@ -183,6 +183,28 @@ class BestProtocol:
         )
         return dataclasses.replace(self, verification=found)
 
+    def to_xarray(self) -> Any:
+        """What was found: each schedule over its own times, each number by itself; the best constants beside them."""
+        import xarray
+
+        found: dict[str, Any] = {}
+        for control, part in zip(self._plan.controls, self._plan.split(self._x), strict=True):
+            name, rows = control.name, tuple(f"{control.name} {axis}" for axis, _ in enumerate(control.shape))
+            values = np.asarray(control.values(jnp.asarray(part)))
+            if control.times is None:
+                found[name] = (rows, values.reshape(control.shape))
+                continue
+            over = f"alpha of {name}"
+            found[over] = (over, np.asarray(control.times))
+            found[name] = ((*rows, over), values.reshape(*control.shape, control.knots))
+            if self.constant is not None:
+                found[f"constant {name}"] = (rows, np.reshape(self.constant.values[name], control.shape))
+        known = {"objective": self.objective, "objective_error": self.objective_error, "residual": self.residual}
+        attrs = {"problem": repr(self.problem), "algorithm": repr(self.algorithm), **known}
+        if self.constant is not None:
+            attrs["constant_objective"] = self.constant.objective
+        return xarray.Dataset(found, attrs=attrs)
+
     def __repr__(self) -> str:
         plan = self._plan
         error = f" +- {self.objective_error:.1g}" if np.isfinite(self.objective_error) else ""

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from .. import _unsaid, compiled
-from . import analysis, dynamics, equations, explore, machine, reproduce, study
+from . import analysis, dynamics, equations, explore, machine, protocols, reproduce, study
 from .output import INTERRUPTED
 
 __all__ = ["app", "main"]
@@ -32,6 +32,7 @@ app.command("exit-time")(analysis.exit_time)
 app.command("fixed-points")(analysis.fixed_points)
 app.command()(analysis.landscape)
 app.command("scaling-law")(analysis.scaling_law)
+app.command("best-protocol")(protocols.best_protocol)
 app.command()(dynamics.check)
 app.command()(equations.equations)
 app.add_typer(study.app, name="study")

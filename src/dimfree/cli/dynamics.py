@@ -88,7 +88,7 @@ def solve(
     paths = positive_integer(paths, "--paths")
     simulate = positive_integer(simulate, "--simulate", minimum=0)
     start_key, path_key, run_key = jax.random.split(random_key(seed), 3)
-    start = _start(problem, dimension, overlap, start_key)
+    start = given_start(problem, dimension, overlap, start_key)
     of_paths: dict[str, Any] = {"runs": paths, "key": path_key} if limit == "sde" else {}
     with working("Solving ..."):
         theory = dimfree.solve(make_limit(limit, problem, sgd, dimension, tolerance), start, alpha, **of_paths)
@@ -161,7 +161,7 @@ def simulate(
     if overlap is None:
         starts = random_starts(problem, dimension, runs, key=start_key)
     else:
-        starts = _start(problem, dimension, overlap, start_key)
+        starts = given_start(problem, dimension, overlap, start_key)
     simulated = dimfree.simulate(
         problem, sgd, starts, dimension, alpha, runs=runs, key=run_key, method=method, progress=in_terminal()
     )
@@ -269,7 +269,8 @@ def make_limit(name: str, problem: "Problem", sgd: "OnlineAlgorithm", d: int, to
     return limit(problem, sgd, tolerance=tolerance, **of_dimension)
 
 
-def _start(problem: "Problem", dimension: int, overlap: float | None, key: Any) -> "State":
+def given_start(problem: "Problem", dimension: int, overlap: float | None, key: Any) -> "State":
+    """Students that have this overlap, each with its teacher; random ones if it is None."""
     if overlap is None:
         return dimfree.random_state(problem, dimension, key=key)
     import numpy as np

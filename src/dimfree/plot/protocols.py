@@ -33,7 +33,8 @@ def protocol(result: BestProtocol, *, axes: Axes | None = None) -> Axes:
                 x = [0.0, end] if times is None else [*times, max(end, times[-1])]
                 axes.plot(x, np.append(row, row[-1:]), color=f"C{colour}", label=label)
                 if constants is not None:
-                    axes.axhline(constants.reshape(-1)[number], color=f"C{colour}", linestyle="--", linewidth=1.2)
+                    level, words = constants.reshape(-1)[number], f"{label}, best constant"
+                    axes.axhline(level, color=f"C{colour}", linestyle="--", linewidth=1.2, label=words)
                 colour += 1
         axes.set(xlabel=r"$\alpha$ = samples / $d$", xlim=(0.0, end), ylim=(0.0, None))
         axes.legend()
