@@ -1,6 +1,10 @@
 """One-pass SGD at finite d: exact in law and on vectors, against loops by hand; exit times."""
 
 import importlib.util
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +22,9 @@ RATE = 0.05
 START = dimfree.State(Q=jnp.eye(2), M=jnp.full((2, 1), 0.2))
 
 
-def simulation(d: int, steps: int, runs: int, method="exact", p: int = 2, k: int = 1, **options):
-    """A call of `simulate` for spherical phase retrieval, or for more teachers."""
-    problem = dimfree.PhaseRetrieval(p) if k == 1 else dimfree.TwoLayer(p, k, "square")
+def simulation(d: int, steps: int, runs: int, method="exact", p: int = 2, k: int = 1, activation="square", **options):
+    """A call of `simulate` for phase retrieval, or for more teachers or another activation."""
+    problem = dimfree.TwoLayer(p, k, activation)
     start = dimfree.State(Q=jnp.eye(p), M=jnp.full((p, k), 0.2 / k))
     algorithm, times = dimfree.OnlineSGD(RATE, **options), np.array([0.0, steps / d])
     key = jax.random.key(0)
@@ -124,6 +128,83 @@ def many_runs_against_chain() -> Row:
 def exact_against_its_numbers() -> Row:
     """Exact simulation of 64 runs, p = k = 1, over drawing its random numbers alone."""
     return narrow(64, 2**15, numbers_alone=True)
+
+
+def network_chain(p: int, k: int, value, slope, runs: int, steps: int):
+    """The same for p students and k orthogonal teachers: overlaps as (p, p, runs) and (p, k, runs)."""
+    d, n, block = 1000.0, p + k, 2**16 // ((p + k) * runs)
+
+    def factor(matrix):
+        """Cholesky, column by column, for all runs at once."""
+        rows = jnp.arange(p)[:, None]
+        columns = []
+        for j in range(p):
+            column = matrix[:, j] - sum((done * done[j] for done in columns), jnp.zeros_like(matrix[:, j]))
+            columns.append(jnp.where(rows >= j, column / jnp.sqrt(jnp.maximum(column[j], 1e-300)), 0.0))
+        return columns
+
+    def step(overlaps, numbers):
+        Q, M = overlaps
+        normals, rest = numbers
+        teacher, other = normals[:k], normals[k:]
+        columns = factor(Q - (M[:, None] * M[None]).sum(2))
+        student = (M * teacher).sum(1) + sum(column * other[j] for j, column in enumerate(columns))
+        slopes = (value(student).mean(0) - value(teacher).mean(0)) * slope(student) / p
+        length = ((normals**2).sum(0) + rest) / d
+        outer = slopes[:, None] * student
+        square = slopes[:, None] * slopes * length
+        return (
+            Q - RATE / d * (outer + outer.swapaxes(0, 1)) + RATE**2 / d * square,
+            M - RATE / d * slopes[:, None] * teacher,
+        ), None
+
+    def simulated(key):
+        def of_block(number, overlaps):
+            source = Source(key, number * block + jnp.arange(block)[:, None])
+            normals, squares = normals_and_chi_squares(source, n, jnp.array([d - n]))
+            return jax.lax.scan(step, overlaps, (normals.swapaxes(0, 1), squares[0]))[0]
+
+        starts = jnp.eye(p)[..., None], jnp.full((p, k, 1), 0.2 / k)
+        starts = tuple(jnp.broadcast_to(each, (*each.shape[:2], runs)) for each in starts)
+        return jax.lax.fori_loop(0, -(-steps // block), of_block, starts)
+
+    key = run_keys(jax.random.split(jax.random.key(0), runs))
+    compiled = jax.jit(simulated)
+    return lambda: compiled(key)
+
+
+def two_students_against_chain() -> Row:
+    """Exact simulation of 64 runs, p = 2 and k = 1, over the same chain by hand with the same numbers."""
+    by_hand = network_chain(2, 1, lambda x: x**2, lambda x: 2 * x, 64, 2**14)
+    return against(simulation(1000, 2**14, 64), by_hand, goal=1.43)
+
+
+def committee_against_chain() -> Row:
+    """Exact simulation of 64 runs of an erf committee, p = 8 and k = 4, over that chain by hand."""
+
+    def value(x):
+        return jax.lax.erf(x / 2**0.5)
+
+    def slope(x):
+        return (2 / np.pi) ** 0.5 * jnp.exp(-(x**2) / 2)
+
+    by_hand = network_chain(8, 4, value, slope, 64, 2**12)
+    return against(simulation(1000, 2**12, 64, p=8, k=4, activation="erf"), by_hand, goal=1.43)
+
+
+def exact_against_compiled_loop() -> Row:
+    """A step of exact simulation, p = 2, 64 runs, over one on vectors, d = 1,000, in C++ with Eigen on one core."""
+    steps = 20_000
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "vectors"
+        source = Path(__file__).with_name("vectors.cpp")
+        subprocess.run(["g++", "-O3", "-march=native", "-I", "/usr/include/eigen3", source, "-o", program], check=True)
+        return against(
+            simulation(1000, steps, 64),
+            lambda: subprocess.run([program, "1000", str(steps)], check=True, capture_output=True),
+            goal=0.01,
+            per=64,
+        )
 
 
 def exact_against_numpy() -> Row:
@@ -255,7 +336,10 @@ ALL = [
     one_run_against_chain,
     exact_against_chain,
     many_runs_against_chain,
+    two_students_against_chain,
+    committee_against_chain,
     exact_against_its_numbers,
+    *([exact_against_compiled_loop] if shutil.which("g++") and Path("/usr/include/eigen3").is_dir() else []),
     exact_against_vectors,
     vectors_against_scan,
     vectors_against_numpy,

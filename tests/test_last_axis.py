@@ -25,7 +25,9 @@ def of_small_arrays(entry):
     others = jnp.sort(vector), vector[place], jax.lax.cond(number > 0, lambda: number, lambda: 0.0), jax.nn.relu(vector)
     looped = jax.lax.fori_loop(0, 3, lambda _, x: jnp.sin(x) + number, vector)
     same = jnp.ones(2), jnp.tanh(WEIGHTS[:, None])
-    return products, batched, shaped, parts, reduced, running, chosen, others, looped, same, number**2
+    in_memory = jax.lax.optimization_barrier((matrix @ matrix, jnp.sin(number), jnp.tanh(WEIGHTS)))
+    used = in_memory[0] * in_memory[1], in_memory[2]
+    return products, batched, shaped, parts, reduced, running, chosen, others, looped, same, used, number**2
 
 
 def entries(number: int):
@@ -34,12 +36,12 @@ def entries(number: int):
     return *map(jnp.asarray, given), jnp.asarray(rng.integers(0, 3, number))
 
 
-@pytest.mark.parametrize("single", [40, 0])
-def test_what_vmap_makes(monkeypatch, single):
-    """With each number a vector of its own, and with whole arrays."""
+@pytest.mark.parametrize(("single", "number"), [(40, 5), (40, 20), (0, 5), (0, 20)])
+def test_what_vmap_makes(monkeypatch, single, number):
+    """With each number a vector of its own, and with whole arrays; of many entries, some are kept in memory."""
     monkeypatch.setattr("dimfree.last_axis._SINGLE", single)
-    given = entries(5)
-    ours = jax.jit(lambda given: map_last_axis(of_small_arrays, given))(given)
+    given = entries(number)
+    ours = jax.jit(lambda given, place: map_last_axis(of_small_arrays, given, place >= 0))(given, 3)
     known = jax.jit(jax.vmap(of_small_arrays, in_axes=-1, out_axes=-1))(given)
     for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(known), strict=True):
         assert (one.shape, one.dtype) == (other.shape, other.dtype)

@@ -18,24 +18,40 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.extend import core
-from jaxtyping import Array
+from jaxtyping import Array, Bool, PyTree
 
 from .batches import NUMBERS, largest_array, map_in_batches
 
 _WRITTEN_OUT = 32  # terms of a sum up to which each is an operation of its own
 _SINGLE = 40  # numbers in the largest array of a program up to which each is a vector of its own
+_MANY = 16  # entries from which on a branch for what must be in memory costs less than it saves
 _INLINED = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat2", "checkpoint")
 
 
-def map_last_axis(function: Callable[[Any], Any], inputs: Any) -> Any:
+def kept(function: Callable[[], PyTree[Array]], always: Bool[Array, ""]) -> PyTree[Array]:
+    """What a function makes, in memory: XLA joins operations, and would make it again wherever it is used.
+
+    It does so for what it thinks is cheap, and does not look into a branch.
+
+    **Arguments:**
+
+    - `always`: a number that is true, but not known to be when the program is compiled.
+    """
+    shapes = jax.eval_shape(function)
+    return lax.cond(always, function, lambda: jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
+
+
+def map_last_axis(function: Callable[[Any], Any], inputs: Any, always: Bool[Array, ""] | None = None) -> Any:
     """The results of a function for each entry along the last axis of its inputs, along the last axis.
 
     Where all entries at once would make large arrays (an average over many points), in batches along a leading axis.
+    Of many entries, what the function passes through `jax.lax.optimization_barrier` is kept in memory.
 
     **Arguments:**
 
     - `function`: of one entry.
     - `inputs`: pytree of arrays with the same last axis; leaves that are not arrays are passed on as they are.
+    - `always`: of `kept`; nothing is kept if left out.
     """
     arrays, rest = eqx.partition(inputs, eqx.is_array)
     number = jax.tree.leaves(arrays)[0].shape[-1]
@@ -47,7 +63,7 @@ def map_last_axis(function: Callable[[Any], Any], inputs: Any) -> Any:
     leaves = jax.tree.leaves(arrays)
     if largest_array(program.jaxpr) <= _SINGLE:
         leaves = [_apart(leaf) for leaf in leaves]
-    found = _evaluated(program.jaxpr, program.consts, leaves, [True] * len(leaves))
+    found = _evaluated(program.jaxpr, program.consts, leaves, [True] * len(leaves), always if number >= _MANY else None)
     whole = [_together(leaf, number) if has else _along(leaf, number) for leaf, has in zip(*found, strict=True)]
     return jax.tree.unflatten(jax.tree.structure(made), whole)
 
@@ -93,7 +109,9 @@ def _along(value: Any, number: int) -> Any:
     return jnp.broadcast_to(jnp.asarray(value)[..., None], (*jnp.shape(value), number))
 
 
-def _evaluated(program: core.Jaxpr, consts: Sequence, inputs: Sequence, mapped: Sequence[bool]) -> tuple[list, list]:
+def _evaluated(
+    program: core.Jaxpr, consts: Sequence, inputs: Sequence, mapped: Sequence[bool], always: Array | None
+) -> tuple[list, list]:
     """The outputs of a program, and which have the axis; an input without it is the same for all."""
     values: dict[core.Var, tuple[Any, bool]] = {}
     values.update(zip(program.constvars, ((const, False) for const in consts), strict=True))
@@ -113,7 +131,9 @@ def _evaluated(program: core.Jaxpr, consts: Sequence, inputs: Sequence, mapped: 
         given, have = zip(*map(read, step.invars), strict=True) if step.invars else ((), ())
         inner = _inlined(step)
         if inner is not None:
-            outputs, has = _evaluated(inner.jaxpr, inner.consts, given, have)
+            outputs, has = _evaluated(inner.jaxpr, inner.consts, given, have, always)
+        elif step.primitive.name == "optimization_barrier":
+            outputs, has = _in_memory(given, always), have
         elif not any(have):
             found = step.primitive.bind(*given, **step.params)
             outputs = found if step.primitive.multiple_results else [found]
@@ -124,6 +144,17 @@ def _evaluated(program: core.Jaxpr, consts: Sequence, inputs: Sequence, mapped: 
         values.update(zip(step.outvars, zip(outputs, has, strict=True), strict=True))
     outputs = [read(atom) for atom in program.outvars]
     return [value for value, _ in outputs], [has for _, has in outputs]
+
+
+def _in_memory(given: Sequence, always: Array | None) -> list:
+    """The same values, which nothing makes again; as they are where it does not pay."""
+    if always is None:
+        return list(given)
+    values = [list(map(jnp.asarray, value.ravel())) if _is_apart(value) else jnp.asarray(value) for value in given]
+    return [
+        _filled(value, old.shape) if _is_apart(old) else value
+        for value, old in zip(kept(lambda: values, always), given, strict=True)
+    ]
 
 
 def _needed(program: core.Jaxpr) -> set:

@@ -8,14 +8,15 @@ and `jax.random.chisquare` twenty times: it loops over entries.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped, UInt32, UInt64
+from jaxtyping import Array, Bool, Float, Int, Shaped, UInt32, UInt64
+
+from ..last_axis import kept
 
 _HALF = 2.0**-54  # so that a uniform number is never zero or one
 
@@ -65,19 +66,6 @@ def _threefry(first_key, second_key, first, second) -> UInt64[Array, "..."]:
 def uniform(words: UInt64[Array, "..."]) -> Float[Array, "..."]:
     """Uniform numbers in (0, 1), from the upper 53 bits."""
     return (words >> jnp.uint64(11)).astype(jnp.int64).astype(float) * 2.0**-53 + _HALF
-
-
-def kept(function: Callable[[], PyTree[Array]], always: Bool[Array, ""]) -> PyTree[Array]:
-    """What a function makes, in memory: XLA joins operations, and would make it again wherever it is used.
-
-    It does so for what it thinks is cheap, and does not look into a branch.
-
-    **Arguments:**
-
-    - `always`: a number that is true, but not known to be when the program is compiled.
-    """
-    shapes = jax.eval_shape(function)
-    return lax.cond(always, function, lambda: jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
 
 
 def normals(words: UInt64[Array, "..."], always: Bool[Array, ""], axis: int = 0) -> Float[Array, "..."]:

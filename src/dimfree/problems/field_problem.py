@@ -398,15 +398,18 @@ class FieldProblem(Problem):
         # Teachers first: with more fields than dimensions, the columns left without a pivot are then those of students.
         factor, normals = frames(state.grams(teachers, students, *own), draws, self.inputs.sizes(d))
         assert draws.triangle is not None
+        # Many entries are made of each of these, and XLA would make them again for every one.
+        factor = jax.lax.optimization_barrier(factor)
         component = self._component_of_inputs(draws)
         seen = self._mixed(self.inputs.seen(normals, component, factor[:, :k]))
         unseen = self._mixed(self.inputs.unseen(draws.triangle, component))
         gram = (seen @ jnp.swapaxes(seen, 1, 2) + unseen @ jnp.swapaxes(unseen, 1, 2)) / d
-        fields = seen @ jnp.swapaxes(factor, 1, 2)
+        fields, gram = jax.lax.optimization_barrier((seen @ jnp.swapaxes(factor, 1, 2), gram))
         teacher, student, *others = jnp.split(fields, [k + p * number for number in range(1 + len(own))], axis=2)
         slopes, readout_gradient = self._batch_gradients(
             _sum(student), _sum(teacher), draws, self.readout_of(state), _sum(gram), transform
         )
+        slopes = jax.lax.optimization_barrier(slopes)
         moments = Moments(
             student=slopes.T @ student / B,
             teacher=slopes.T @ teacher / B,

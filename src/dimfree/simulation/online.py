@@ -128,10 +128,13 @@ class _Job(eqx.Module):
             state, numbers, made = run
             return exact.advance(problem, algorithm, state, numbers, d, made * batch / d, roomy)
 
+        def advance(states, numbers, place, made):
+            return map_last_axis(step, (states, numbers.at(place), made), place >= 0)
+
         return {
             "load": lambda run: jax.tree.map(lambda leaf: leaf[run], states),
             "draw": lambda source: exact.draw(source, problem, algorithm, d),
-            "advance": lambda state, numbers, place, made: map_last_axis(step, (state, numbers.at(place), made)),
+            "advance": advance,
             "observe": lambda state: state,
         }
 

@@ -10,7 +10,8 @@ from ..algorithms.moves import pairs_of
 from ..algorithms.online import OnlineAlgorithm
 from ..errors import InvalidInput, is_concrete
 from ..gaussian.factor import psd_factor
-from ..gaussian.random_numbers import Source, kept, normals
+from ..gaussian.random_numbers import Source, normals
+from ..last_axis import kept
 from ..problems import Draws, Problem
 from ..problems.inputs import Inputs, block_of_coordinate
 from ..state import STUDENTS, TEACHERS, State

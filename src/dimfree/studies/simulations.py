@@ -141,7 +141,7 @@ def _loop(job: Job, d: Float[Array, ""]) -> Loop:
     return Loop(
         load=load,
         draw=lambda source: exact.draw(source, first[0], first[1], d),
-        advance=lambda run, numbers, place, made: map_last_axis(advance, (run, numbers.at(place), made)),
+        advance=lambda run, numbers, place, made: map_last_axis(advance, (run, numbers.at(place), made), place >= 0),
         observe=lambda run: run.seen,
         stop=lambda seen: jnp.where(seen.steps_left <= 0, 1.0, seen.below),
         keys=job.keys,
