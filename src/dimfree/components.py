@@ -134,6 +134,8 @@ def components_of(given: Any, name: str, leading: int, *, progress: bool) -> Com
             summed.add(batch)
             bar.show(min(summed.rows, total))
         found = summed.components()
+    if found.rows == 1:
+        raise InvalidInput(f"{name} has one row only, which has no variance. Take more rows.")
     if not found.mean_variance > 0:
         raise InvalidInput(f"All rows of {name} are the same; there is no variance to learn from.")
     return found
