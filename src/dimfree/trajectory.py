@@ -162,6 +162,8 @@ class Trajectory(eqx.Module):
 
         - `observe`: names of what else to keep, such as `["accuracy"]`. The values of a function are added to a
           Dataset by `dataset["margin"] = (dataset["risk"].dims, trajectory.observe(margin))`.
+
+        **Returns:** an `xarray.Dataset`.
         """
         import xarray
 
