@@ -12,11 +12,11 @@
 Exit times have closed forms too, which `dimfree.exit_time` shows beside its measurements.
 """
 
-from .critical_points import critical_points
 from .plateau import norm_learning, plateau
 from .solution_manifold import (
     closest_solution,
     conserved_frame,
+    critical_points,
     degrees_of_freedom,
     late_risk,
     solution_manifold_dimension,
