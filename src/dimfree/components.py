@@ -142,18 +142,18 @@ def components_of(given: Any, name: str, leading: int, *, progress: bool) -> Com
 
 
 def least_squares(
-    features: Any, labels: Float[np.ndarray, " n"], components: Components
+    X: Any, labels: Float[np.ndarray, " n"], components: Components
 ) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " n"]]:
     """The weights of the best linear function of centred rows, and the residuals. The rows are read in batches."""
     target = labels - labels.mean()
     mean = components.mean
 
     def product(weights: Float[np.ndarray, " d"]) -> Float[np.ndarray, " n"]:
-        return np.concatenate([(batch - mean) @ weights for batch in batches(features, "features")])
+        return np.concatenate([(batch - mean) @ weights for batch in batches(X, "X")])
 
     def transposed(numbers: Float[np.ndarray, " n"]) -> Float[np.ndarray, " d"]:
         total, begin = np.zeros(len(mean)), 0
-        for batch in batches(features, "features"):
+        for batch in batches(X, "X"):
             total += (batch - mean).T @ numbers[begin : begin + len(batch)]
             begin += len(batch)
         return total
