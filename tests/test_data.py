@@ -89,6 +89,7 @@ def test_rows_that_have_no_spectrum_are_refused_in_words(monkeypatch):
         "Spectrum.from_data(np.array([['a', 'b']]))": "it must be real numbers",
         "Spectrum.from_data(np.array([[1.0, np.nan], [0.0, 1.0]]))": "NaN or infinite",
         "Spectrum.from_data(np.ones((5, 3)))": "All rows of X are the same",
+        "Spectrum.from_data(np.ones((1, 3)))": "one row only",
         "Spectrum.from_data(np.eye(3), blocks=0)": "at least 1",
     }
     assert_refused(given, cases)

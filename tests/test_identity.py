@@ -134,7 +134,7 @@ def test_versions_and_precision_are_part_of_every_name(monkeypatch):
     names = {identity(1.0)}
     monkeypatch.setattr("jax.__version__", "99.0")
     names.add(identity(1.0))
-    monkeypatch.setattr("dimfree.identity._version", lambda name: "99.0")
+    monkeypatch.setattr("dimfree.identity.installed_version", lambda name: "99.0")
     names.add(identity(1.0))
     with jax.enable_x64(False):
         names.add(identity(1.0))

@@ -13,8 +13,8 @@ from scipy.special import gamma
 import dimfree
 from dimfree.gaussian.activations import as_activation
 from dimfree.gaussian.half_range import HalfRange
+from dimfree.gaussian.one_field import own_averages, smoothed
 from dimfree.gaussian.rules import Averaging
-from dimfree.gaussian.smoothing import own_averages, smoothed
 from dimfree.problems.wide import neuron_moments
 from refusals import assert_refused
 

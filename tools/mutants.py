@@ -162,7 +162,7 @@ MUTANTS = (
     ),
     Mutant(
         "the square's fourth moment: 8 C S C S C becomes 4",
-        "gaussian/quadratic.py",
+        "gaussian/polynomial.py",
         "+ 8 * (once * weights) @ covariance[:, :width]",
         "+ 4 * (once * weights) @ covariance[:, :width]",
         "tests/gaussian/test_closed_forms.py",

@@ -142,6 +142,8 @@ def check(
     - `dimensions`: the values of d, at least two; (100, 400, 1600, 6400) if left out. An algorithm that scales each
       coordinate ([`Adam`]) is simulated on vectors, up to d = 1600, and its drift at the start is not compared.
     - `runs`: simulations for each d, at least 16: their spread says what a difference means.
+
+    **Returns:** a [`CheckResult`]; it prints in words, and `plot.distances` draws it.
     """
     runs = positive_integer(runs, "runs", minimum=_FEWEST_RUNS)
     on_vectors = isinstance(algorithm, OnlineAlgorithm) and algorithm.by_coordinate is not None

@@ -299,6 +299,8 @@ def cite(*objects: Any) -> str:
     - `objects`: problems, random features, algorithms, limits, trajectories and what [`from_data`] and
       [`best_protocol`] give, in any order.
 
+    **Returns:** BibTeX, one entry after the other.
+
     ??? example
         >>> import dimfree
         >>> "saad1995" in dimfree.cite(dimfree.TwoLayer(width=2, activation="erf"))

@@ -134,24 +134,26 @@ def components_of(given: Any, name: str, leading: int, *, progress: bool) -> Com
             summed.add(batch)
             bar.show(min(summed.rows, total))
         found = summed.components()
+    if found.rows == 1:
+        raise InvalidInput(f"{name} has one row only, which has no variance. Take more rows.")
     if not found.mean_variance > 0:
         raise InvalidInput(f"All rows of {name} are the same; there is no variance to learn from.")
     return found
 
 
 def least_squares(
-    features: Any, labels: Float[np.ndarray, " n"], components: Components
+    X: Any, labels: Float[np.ndarray, " n"], components: Components
 ) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " n"]]:
     """The weights of the best linear function of centred rows, and the residuals. The rows are read in batches."""
     target = labels - labels.mean()
     mean = components.mean
 
     def product(weights: Float[np.ndarray, " d"]) -> Float[np.ndarray, " n"]:
-        return np.concatenate([(batch - mean) @ weights for batch in batches(features, "features")])
+        return np.concatenate([(batch - mean) @ weights for batch in batches(X, "X")])
 
     def transposed(numbers: Float[np.ndarray, " n"]) -> Float[np.ndarray, " d"]:
         total, begin = np.zeros(len(mean)), 0
-        for batch in batches(features, "features"):
+        for batch in batches(X, "X"):
             total += (batch - mean).T @ numbers[begin : begin + len(batch)]
             begin += len(batch)
         return total

@@ -62,7 +62,7 @@ def identity(*values: Any) -> str:
 def surroundings() -> dict[str, str]:
     """What computes here: the versions of dimfree and JAX, and the precision."""
     precision = "64 bits" if jax.config.jax_enable_x64 else "32 bits"  # pyright: ignore[reportAttributeAccessIssue]
-    return {"dimfree": _version("dimfree"), "jax": jax.__version__, "precision": precision}
+    return {"dimfree": installed_version("dimfree"), "jax": jax.__version__, "precision": precision}
 
 
 def digest(value: Any) -> str:
@@ -80,7 +80,8 @@ def code_digest(code: types.CodeType) -> str:
 
 
 @functools.cache
-def _version(distribution: str) -> str:
+def installed_version(distribution: str) -> str:
+    """Of what is installed, asked for once: it is looked up on disk."""
     return importlib.metadata.version(distribution)
 
 

@@ -2,7 +2,6 @@
 
 import enum
 import functools
-import importlib.metadata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from jaxtyping import Array, Float, Int
 from .batches import map_in_batches
 from .errors import InvalidInput, check_memory, is_concrete, real_array, shown
 from .gaussian.rules import TOLERANCE, Rule
+from .identity import installed_version
 from .problems.base import Problem
 from .problems.observed import Observable, as_observable
 from .state import LETTERS, STUDENTS, TEACHERS, State, WideState
@@ -162,6 +162,8 @@ class Trajectory(eqx.Module):
 
         - `observe`: names of what else to keep, such as `["accuracy"]`. The values of a function are added to a
           Dataset by `dataset["margin"] = (dataset["risk"].dims, trajectory.observe(margin))`.
+
+        **Returns:** an `xarray.Dataset`.
         """
         import xarray
 
@@ -278,11 +280,6 @@ def _observed(
     return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, axis), found)
 
 
-@functools.cache
-def _version() -> str:
-    return importlib.metadata.version("dimfree")
-
-
 def provenance(*, key: Any = None, **settings: Any) -> tuple[tuple[str, str], ...]:
     """What a result records of how it was made; traced settings are left out."""
     if isinstance(key, jax.Array) and is_concrete(key):
@@ -293,7 +290,7 @@ def provenance(*, key: Any = None, **settings: Any) -> tuple[tuple[str, str], ..
     return tuple(
         {
             **recorded,
-            "dimfree": _version(),
+            "dimfree": installed_version("dimfree"),
             "jax": jax.__version__,
             "device": str(jax.devices()[0]),
         }.items()

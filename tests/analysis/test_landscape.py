@@ -13,7 +13,7 @@ import dimfree
 from dimfree.analysis.critical_points import critical_points
 from dimfree.analysis.landscape import hessian
 from dimfree.analysis.symmetries import find_symmetries
-from dimfree.gaussian.relu_curvature import relu_derivatives
+from dimfree.analysis.weight_derivatives import relu_derivatives
 from dimfree.simulation.vectors import embed
 
 EXACT = 1e-8  # closed forms: what is left is rounding of the overlaps (1e-16 in Q is 1e-8 in the weights)

@@ -138,6 +138,9 @@ def test_features_of_data_are_those_of_their_covariance():
     for call, words in [
         (lambda: dimfree.RandomFeatures.from_data(rows, labels[1:]), "one finite number for each row"),
         (lambda: dimfree.RandomFeatures.from_data(rows[:5], labels[:5]), "Take more rows"),
+        (lambda: dimfree.RandomFeatures.from_data(np.ones((5, 6)), labels[:5]), "Take more rows"),
+        (lambda: dimfree.RandomFeatures.from_data(np.ones((9, 6)), labels[:9]), "are the same"),
+        (lambda: dimfree.RandomFeatures.from_data(rows.tolist(), labels), "read several times"),
     ]:
         with pytest.raises(InvalidInput, match=words):
             call()
@@ -164,7 +167,8 @@ def test_what_is_refused():
         (lambda: dimfree.PowerLawFeatures(1.0, -0.6), "infinite"),
         (lambda: dimfree.RandomFeatures([1.0, 0.0], [1.0, 1.0]), "positive"),
         (lambda: dimfree.RandomFeatures([1.0, 0.5], [1.0]), "as many"),
-        (lambda: dimfree.RandomFeatures([1.0, 0.5], [1.0, 1.0])(2), "fewer"),
+        (lambda: dimfree.RandomFeatures([1.0, 0.5], [1.0, 1.0])(2), "2 features of 2 coordinates"),
+        (lambda: dimfree.RandomFeatures([1.0, 0.5], [1.0, 1.0])(2, key=jax.random.key(0)), "2 features of 2 coord"),
         (lambda: dimfree.scaling_law(3, sgd, 10, 100), "function of a size"),
         (lambda: dimfree.scaling_law(features, sgd, 100, 0.5), "at least 1"),
         (lambda: dimfree.scaling_law(features, dimfree.OnlineSGD(3.0), 100, 1e4), "smaller learning rate"),

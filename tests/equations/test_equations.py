@@ -10,7 +10,7 @@ import sympy
 
 import dimfree
 from dimfree import InvalidInput, OnlineSGD, PhaseRetrieval, SpikedTensor, TwoLayer, equations
-from dimfree.symbolic.wick import GaussianFields
+from dimfree.symbolic.polynomial_networks import GaussianFields
 
 EXACT = 1e-12  # both sides are closed forms in double precision
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dimfree.gaussian.arcsine import arcsine
+from dimfree.gaussian.erf import arcsine
 
 
 def test_it_is_right_to_rounding_on_the_whole_interval():

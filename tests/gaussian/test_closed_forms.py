@@ -13,8 +13,7 @@ from scipy.special import ndtr, roots_hermitenorm
 from dimfree.gaussian.activations import Activation, as_activation, named_activations
 from dimfree.gaussian.erf import Erf
 from dimfree.gaussian.integrals import map_pairs
-from dimfree.gaussian.polynomial import Polynomial
-from dimfree.gaussian.quadratic import Square
+from dimfree.gaussian.polynomial import Polynomial, Square
 from dimfree.gaussian.relu import Relu, truncated_moments
 
 SMOOTH = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import roots_hermitenorm
 
-from dimfree.gaussian.quadratic import Square, quartic_moments
+from dimfree.gaussian.polynomial import Square, quartic_moments
 
 
 def isserlis(covariance, indices):

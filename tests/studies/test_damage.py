@@ -507,7 +507,7 @@ def _version(distribution):
         if distribution == "jax":
             monkeypatch.setattr("jax.__version__", "99.0")
         else:
-            monkeypatch.setattr("dimfree.identity._version", lambda name: "99.0")
+            monkeypatch.setattr("dimfree.identity.installed_version", lambda name: "99.0")
 
     return change
 

@@ -110,6 +110,8 @@ def basins(
     - `runs`: from how many of the starts to simulate too.
     - `steps`: of the solver, for a drift that jumps.
 
+    **Returns:** the ends and their probabilities; it prints as a table.
+
     Ben Arous et al. 2022, sections 4 and 5, where the probability is that of infinite snr taken after d, with overlaps
     of order $d^{-1/2}$ at the start: from M = 0 exactly, the ODE learns nothing.
     """

@@ -40,6 +40,8 @@ def critical_points(
     - `starts`: how many.
     - `sphere`: whether every student is kept at norm $\sqrt d$.
 
+    **Returns:** a list of pairs, a [`State`] and its [`HessianSpectrum`].
+
     ??? example
         >>> import dimfree, jax
         >>> for state, spectrum in dimfree.critical_points(dimfree.PhaseRetrieval(), d=100, key=jax.random.key(0)):

@@ -194,6 +194,8 @@ def exit_time(
     - `methods`: which descriptions; all if left out, but the SDE only where it has at most 30 coordinates.
     - `progress`: whether to show how far the simulation is.
 
+    **Returns:** an [`ExitTime`]; it prints as a table, and `plot.exit_times` draws it.
+
     ??? example
         >>> import dimfree, jax
         >>> problem, sgd = dimfree.PhaseRetrieval(), dimfree.OnlineSGD(1 / 12, sphere=True)

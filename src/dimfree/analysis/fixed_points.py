@@ -154,6 +154,8 @@ def fixed_points(limit: MeanLimit, *, key: PRNGKeyArray, starts: int | State = 2
     - `starts`: how many random ones, a third of them of sparse neurons, a third with neurons along one teacher or
       dead; or States to start from, along a leading axis.
 
+    **Returns:** [`FixedPoints`], a sequence of [`FixedPoint`]; it prints as a table.
+
     ??? example
         >>> import dimfree, jax
         >>> matrix = dimfree.ode(dimfree.SpikedTensor(order=2, snr=2.0), dimfree.OnlineSGD(1.0))

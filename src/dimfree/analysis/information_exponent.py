@@ -155,6 +155,8 @@ def information_exponent(
     - `order`: the highest order looked at.
     - `directions`: the number of arguments of a function; a problem knows its own.
 
+    **Returns:** an [`InformationExponent`]; it prints in words.
+
     Ben Arous, Gheissari & Jagannath, JMLR 22 (2021) 106; Abbe, Boix-Adsera & Misiakiewicz, COLT 2023, whose leap is
     that along given axes. Loureiro 2023 prints n = O(1) for an exponent of one; it is O(d).
 

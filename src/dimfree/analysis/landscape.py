@@ -131,6 +131,8 @@ def hessian(problem: Problem, state: State, d: int, *, sphere: bool = False) -> 
     - `d`: the dimension.
     - `sphere`: whether every student is kept at norm $\sqrt d$.
 
+    **Returns:** a [`HessianSpectrum`].
+
     Arnaboldi et al. 2023, Appendix G, where eqs. (75)-(81) and (88) are misprinted; Bocchi et al. 2026, Section 7.2.
 
     ??? example

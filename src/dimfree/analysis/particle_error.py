@@ -34,6 +34,8 @@ def particle_error(
     - `start`: the particles, drawn at random from the density at alpha = 0, such as those of [`random_state`].
     - `alpha`: as for [`solve`].
     - `resamples`, `key`: number of starts drawn again, and the random key.
+
+    **Returns:** the standard error at each saved time.
     """
     if not isinstance(limit, MeanFieldLimit):
         raise InvalidInput(f"limit = {shown(limit)} was given; pass dimfree.mean_field(problem, algorithm, ...).")

@@ -180,6 +180,8 @@ def regimes(
     - `scales`: those of another result for the same problem at another width, dimension or rate, up to the same time,
       so that they are not computed again.
 
+    **Returns:** a [`RegimeMap`]; it prints as a table, and `plot.regimes` draws it.
+
     Loureiro 2023, "The different regimes"; Veiga et al., NeurIPS 2022, Theorem 1 (ODE); Arnaboldi, Stephan, Krzakala &
     Loureiro, COLT 2023 (dimension-free); Mei, Montanari & Nguyen, PNAS 115 (2018), Theorem 3 (mean field).
     """

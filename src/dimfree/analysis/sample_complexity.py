@@ -107,6 +107,8 @@ def sample_complexity(
     - `level`: the overlap that counts as found.
     - `progress`: whether to show how far the simulations are.
 
+    **Returns:** a [`SampleComplexity`]; it prints as a table.
+
     ??? example
         >>> import dimfree, jax
         >>> sgd = dimfree.OnlineSGD(learning_rate=0.5, sphere=True)

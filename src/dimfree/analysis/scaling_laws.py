@@ -241,7 +241,7 @@ def scaling_law(
                 f"with {chosen!r}; take a smaller learning rate."
             )
         risks.append(risk)
-        parameters.append(getattr(problem, "neurons", problem.width) * dimension)
+        parameters.append(problem.neurons * dimension)
         methods.add(method)
     return ScalingLaw(
         sizes=sizes.astype(float),

@@ -298,7 +298,7 @@ class DataComparison:
 
 
 def from_data(
-    features: Any,
+    X: Any,
     target: Any,
     problem: FieldProblem,
     algorithm: OnlineAlgorithm,
@@ -326,7 +326,7 @@ def from_data(
 
     **Arguments:**
 
-    - `features`: rows are samples, shape `(n, d)`: an array in memory or in a file (NumPy's memory map, h5py, Zarr).
+    - `X`: rows are samples, shape `(n, d)`: an array in memory or in a file (NumPy's memory map, h5py, Zarr).
     - `target`: teacher vectors, shape `(k, d)`, with fields $w^* \cdot x / \sqrt d$ of inputs x (so of norm about
       $\sqrt d$); or labels, shape `(n,)`. The teacher of labels is their least-squares fit, their mean is taken off,
       and the variance of the residuals becomes the noise of the problem, which is then a [`TwoLayer`] with one
@@ -362,12 +362,12 @@ def from_data(
     check_key(key)
     runs = positive_integer(runs, "runs", minimum=_FEWEST_RUNS)
     blocks = positive_integer(blocks, "blocks", minimum=2)
-    if not is_array(features):
+    if not is_array(X):
         raise InvalidInput(
-            f"features = {shown(features)} was given; rows are drawn at random, so pass an array of shape (n, d), in "
+            f"X = {shown(X)} was given; rows are drawn at random, so pass an array of shape (n, d), in "
             "memory or in a file (np.load(..., mmap_mode='r')). dimfree.Spectrum.from_data takes batches."
         )
-    n, d = check_rows(features, "features")
+    n, d = check_rows(X, "X")
     target = _check_target(target, n, d, problem)
     fitted = target.ndim == 1
     alphas = save_alphas(alpha)
@@ -384,14 +384,14 @@ def from_data(
     start_key, noise_key, gaussian_key, set_key, data_key = jax.random.split(key, 5)
     students = _start(start, problem, d, start_key)
 
-    components = components_of(features, "features", blocks - 1, progress=progress)
+    components = components_of(X, "X", blocks - 1, progress=progress)
     scale = float(np.sqrt(components.mean_variance))
     label_mean, noise = 0.0, sets.generator_of(noise_key).normal(size=n)
     teachers = target
     if fitted:
         assert isinstance(problem, TwoLayer)
         label_mean = float(target.mean())
-        weights, residuals = least_squares(features, target, components)
+        weights, residuals = least_squares(X, target, components)
         teachers = (weights * scale * d**0.5 / float(problem.teacher_readout[0]))[None]
         variance = float(np.mean(residuals**2))
         exact = variance <= 1e-16 * float(np.var(target))
@@ -417,7 +417,7 @@ def from_data(
     chosen = np.arange(n)
     if n > _RISK_ROWS:
         chosen = np.sort(sets.generator_of(data_key).choice(n, _RISK_ROWS, replace=False))
-    given = sets.GivenRows(features, components.mean, scale, noise)
+    given = sets.GivenRows(X, components.mean, scale, noise)
     gaussian_set = np.empty((runs, len(clock)))
     with Progress(cost, 2 * runs * steps, shown=progress) as bar:
         generators = [sets.generator_of(data_key, each) for each in range(runs)]
@@ -493,7 +493,7 @@ def _check_target(target: Any, n: int, d: int, problem: FieldProblem) -> Float[n
     if n <= d + 1:
         raise InvalidInput(
             f"{n} labels were given for rows of {d} numbers: least squares fits any labels then, and says nothing of "
-            "their noise. Take more rows, fewer features, or teacher vectors as target."
+            "their noise. Take more rows, fewer dimensions, or teacher vectors as target."
         )
     if np.ptp(found) == 0:
         raise InvalidInput("All labels are the same; there is nothing to learn.")

@@ -13,9 +13,8 @@ from ..functions import Function, as_function
 from .erf import Erf
 from .integrals import ActivationIntegrals
 from .piecewise_linear import PiecewiseLinear, piecewise_linear
-from .polynomial import Polynomial
+from .polynomial import Polynomial, Square
 from .probing import probe
-from .quadratic import Square
 from .relu import Relu
 from .resolution import Features, Resolution, activation_resolution, known_degree
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .blocks import sum_over_blocks
+from ..batches import sum_over_blocks
 from .factor import psd_factor
 from .rules import Averaging
 

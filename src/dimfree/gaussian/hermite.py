@@ -52,7 +52,7 @@ def hermite_coefficients(function: str | Callable, order: int = 8, *, variables:
     - `order`: the highest order of each polynomial; at most 64 in one variable.
     - `variables`: the number of variables, k; at most 6, and at most 3 for a function with kinks.
 
-    Returns an array of shape `(order + 1,) * k`.
+    **Returns:** an array of shape `(order + 1,) * k`.
 
     ??? example
         >>> import dimfree

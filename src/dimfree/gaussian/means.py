@@ -11,8 +11,7 @@ import numpy as np
 import scipy.special
 from jaxtyping import Array, Float, Int, PyTree
 
-from ..batches import NUMBERS
-from .blocks import sum_over_blocks
+from ..batches import NUMBERS, sum_over_blocks
 from .factor import psd_factor
 from .grids import Grid, average_over_grid
 from .rules import SCRAMBLINGS, AnyRule, GaussHermite, Sobol, Trapezoid, UnorderedHermite, shift_of

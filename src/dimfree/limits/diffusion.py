@@ -284,6 +284,8 @@ def sde(
       the tolerance.
     - `d`: the dimension; it sets the size of the noise and nothing else.
 
+    **Returns:** a limit, whose runs [`solve`] draws.
+
     Arnaboldi et al. 2023, eqs. (25), (60), (61); Ben Arous et al. 2022, Theorem 2.2 (for overlaps Q rescaled by
     d^1/2 the covariance there lacks the second-order term of the increment).
     """
@@ -301,6 +303,8 @@ def linear_noise(
     """Gaussian fluctuations around the ODE in dimension d: `solve` gives their covariance along the trajectory.
 
     **Arguments:** as for [`sde`].
+
+    **Returns:** a limit; the [`Trajectory`] of [`solve`] has the covariance of its coordinates.
     """
     return LinearNoiseLimit(mean=_checked(ode(problem, algorithm, rule, tolerance=tolerance)), d=as_dimension(d))
 

@@ -298,6 +298,8 @@ def ode(
       fields) [`solve`] says what was.
     - `rule`: a rule (`GaussHermite`, `Sobol`) to average with instead.
 
+    **Returns:** a limit; [`solve`] gives its [`Trajectory`], and `drift(alpha, state)` its right-hand side.
+
     Saad & Solla 1995; Arnaboldi et al. 2023, eq. (11), where the factors learning_rate / (p d) belong to the clock;
     Ben Arous et al. 2022, Theorem 2.2.
     """
@@ -311,6 +313,10 @@ def gradient_flow(
 
     It holds for learning_rate -> 0 at fixed learning_rate * alpha; at finite learning rate it differs from SGD at
     order one, whatever d is.
+
+    **Arguments:** as for [`ode`].
+
+    **Returns:** a limit, as [`ode`] does.
     """
     return _mean_limit(problem, algorithm, averaging(rule, tolerance), second_order=False)
 

@@ -171,6 +171,8 @@ def mean_field(
       closed forms for erf, polynomials and functions that are linear on either side of zero, else over a line.
     - `rule`: a rule to average over the k teacher fields with instead.
 
+    **Returns:** a limit, whose State is a [`WideState`].
+
     Loureiro 2023, "Mean-field + high-d", where $M P M^\top$ must be $M P^{-1} M^\top$ and the theorem must subtract
     $\text{diag}(q_\perp)$; Arnaboldi, Stephan, Krzakala & Loureiro, COLT 2023.
     """

@@ -95,6 +95,8 @@ class RescaledLimit:
 
         - `alpha`: the time.
         - `start`: the covariance at alpha = 0; zero if left out.
+
+        **Returns:** the covariance of the coordinates named in `labels`.
         """
         n = len(self.labels)
         # Van Loan: the integral of the noise is a block of one matrix exponential.
@@ -151,6 +153,8 @@ def rescaled(limit: MeanLimit, at: State) -> RescaledLimit:
     - `limit`: from [`ode`].
     - `at`: the fixed point, such as the `state` of one of [`fixed_points`].
 
+    **Returns:** a [`RescaledLimit`].
+
     Ben Arous et al. 2022, Propositions 3.3, 4.3 and 5.1. In 4.3 and 5.1 the sign of the second term of the drift is
     wrong, and in 5.1 the covariances between overlaps of neurons of different classes are missing.
     """
@@ -178,6 +182,8 @@ def rescaled_overlaps(limit: MeanLimit, at: State) -> RescaledLimit:
 
     - `limit`: from [`ode`].
     - `at`: a State with M = 0; the coefficients are those there, and change with the rest of the State.
+
+    **Returns:** a [`RescaledLimit`].
 
     Ben Arous et al. 2022, Proposition 3.3.
     """

@@ -24,6 +24,8 @@ def distances(result: CheckResult, *, axes: Axes | None = None) -> Axes:
 
     - `result`: from [`check`].
     - `axes`: matplotlib axes to draw on; a new figure if left out.
+
+    **Returns:** the axes.
     """
     if not isinstance(result, CheckResult):
         raise InvalidInput(f"plot.distances was given {in_a_line(result)}; pass what dimfree.check(...) gives.")
@@ -56,6 +58,8 @@ def data(result: DataComparison, *, axes: Axes | None = None) -> Axes:
 
     - `result`: from [`from_data`].
     - `axes`: matplotlib axes to draw on; a new figure if left out.
+
+    **Returns:** the axes.
     """
     if not isinstance(result, DataComparison):
         raise InvalidInput(f"plot.data was given {in_a_line(result)}; pass what dimfree.from_data(...) gives.")
@@ -93,6 +97,8 @@ def spectra(points: "Sequence[HessianSpectrum]", *, axes: Axes | None = None) ->
 
     - `points`: from [`hessian`], or the second entries of [`critical_points`].
     - `axes`: matplotlib axes to draw on; a new figure if left out.
+
+    **Returns:** the axes.
     """
     if not points:
         raise InvalidInput("spectra was given no critical points; there is nothing to draw.")

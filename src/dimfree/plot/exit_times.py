@@ -27,6 +27,8 @@ def exit_times(result: ExitTime, *, axes: Axes | None = None) -> Axes:
 
     - `result`: from [`exit_time`].
     - `axes`: matplotlib axes to draw in; new ones if left out.
+
+    **Returns:** the axes.
     """
     if not isinstance(result, ExitTime):
         raise InvalidInput(f"plot.exit_times was given {in_a_line(result)}; pass what dimfree.exit_time(...) gives.")

@@ -46,6 +46,8 @@ def flow(
     - `at`: the State whose other overlaps the starts have; orthogonal students without any if left out.
     - `trajectories`, `labels`: solutions and simulations to draw over it, and their names.
     - `axes`: matplotlib axes to draw in; new ones if left out.
+
+    **Returns:** the axes.
     """
     if isinstance(limit, Portrait):
         seen = limit

@@ -22,6 +22,8 @@ def panels(
     - `size`: of the figure in inches, width and height.
     - `margins`: where the axes are, as matplotlib's `subplots_adjust` takes it; if left out, matplotlib finds room for
       all labels, which takes half as long as to draw.
+
+    **Returns:** a list of axes.
     """
     with in_style():
         layout: Any = "constrained" if margins is None else "none"

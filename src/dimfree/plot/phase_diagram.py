@@ -44,6 +44,8 @@ def phase_diagram(
     - `level`: draw the line on which the quantity has this value.
     - `lines`: named curves to draw over it, such as a predicted boundary: a pair of arrays each, first axis and second.
     - `axes`: matplotlib axes to draw in; new ones if left out.
+
+    **Returns:** the axes.
     """
     data, quantity = _checked(data, quantity)
     values = data[quantity]

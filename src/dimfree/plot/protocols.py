@@ -17,6 +17,8 @@ def protocol(result: BestProtocol, *, axes: Axes | None = None) -> Axes:
 
     - `result`: from [`best_protocol`].
     - `axes`: matplotlib axes to draw in; new ones if left out.
+
+    **Returns:** the axes.
     """
     if not isinstance(result, BestProtocol):
         raise InvalidInput(f"plot.protocol was given {in_a_line(result)}; pass what dimfree.best_protocol(...) gives.")

@@ -34,6 +34,8 @@ def regimes(result: RegimeMap, *, axes: Axes | None = None) -> Axes:
 
     - `result`: from [`regimes`].
     - `axes`: matplotlib axes to draw in; new ones if left out.
+
+    **Returns:** the axes.
     """
     if not isinstance(result, RegimeMap):
         raise InvalidInput(f"plot.regimes was given {in_a_line(result)}; pass what dimfree.regimes(...) gives.")

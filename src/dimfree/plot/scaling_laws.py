@@ -19,6 +19,8 @@ def scaling_law(result: ScalingLaw, *, axes: Axes | None = None) -> Axes:
 
     - `result`: from [`scaling_law`].
     - `axes`: matplotlib axes to draw in; new ones if left out.
+
+    **Returns:** the axes.
     """
     if not isinstance(result, ScalingLaw):
         raise InvalidInput(f"plot.scaling_law was given {in_a_line(result)}; pass what dimfree.scaling_law(...) gives.")

@@ -110,6 +110,8 @@ class Problem(eqx.Module):
         **Arguments:**
 
         - `transform`: what changes the slopes before they are used (an algorithm), if anything does.
+
+        **Returns:** the mean, as `Moments`.
         """
 
     @abc.abstractmethod
@@ -132,6 +134,8 @@ class Problem(eqx.Module):
         **Arguments:**
 
         - `moments`: the mean `Moments` there; `transform`: what changes the slopes, if anything does.
+
+        **Returns:** A, shape `(p, r)`, by all r fields that the loss sees.
         """
         with_fields = jnp.concatenate([moments.student, moments.teacher], axis=1)
         if MEANS in moments.own:
@@ -149,6 +153,11 @@ class Problem(eqx.Module):
     def covariance_rule(self, averaging: Averaging, transform: Any = None) -> AnyRule | None:
         """The rule that `increment_covariance` goes by; None where it is a closed form."""
         return None
+
+    @property
+    def neurons(self) -> int:
+        """How many students there are: the width, where each block of a State has all of them."""
+        return self.width
 
     @property
     def seen_fields(self) -> int:
@@ -189,6 +198,8 @@ class Problem(eqx.Module):
 
         - `state`: where.
         - `rule`, `tolerance`: how averages are taken, as for [`ode`].
+
+        **Returns:** the risk at each State, an array of the shape of its leading axes.
         """
         return self.mean("risk", state, rule, tolerance=tolerance)
 

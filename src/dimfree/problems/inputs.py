@@ -250,6 +250,8 @@ class Spectrum(Inputs):
         - `exponent`: positive.
         - `dimensions`: how many eigenvalues there are.
         - `blocks`: how many at most are told apart (see `merged`).
+
+        **Returns:** a [`Spectrum`], the largest eigenvalues first.
         """
         positive_number(exponent, "exponent")
         number = positive_integer(dimensions, "dimensions")
@@ -263,6 +265,8 @@ class Spectrum(Inputs):
 
         - `ratio`: of dimensions to samples; above one, a fraction 1 - 1/ratio of the eigenvalues is zero.
         - `blocks`: of equal fractions, each with its mean eigenvalue, beside that of the zeros.
+
+        **Returns:** a [`Spectrum`], the zeros first where there are any, then the smallest eigenvalues.
         """
         positive_number(ratio, "ratio")
         ratio, number = float(ratio), positive_integer(blocks, "blocks")

@@ -66,6 +66,7 @@ class PairedSquares(Problem):
     - `strengths`: $a$ of the teacher in each block, zero where it has none; `numbers`: how many students it has, one
       where there is a teacher.
     - `rest_mean`, `rest_square`: the sums of $a$ and $a^2$ over teachers without a student.
+    - `students`: how many there are in all blocks.
     """
 
     strengths: Float[Array, " blocks"]
@@ -73,7 +74,7 @@ class PairedSquares(Problem):
     rest_mean: Float[Array, ""]
     rest_square: Float[Array, ""]
     noise: Float[Array, ""]
-    neurons: int = eqx.field(static=True)
+    students: int = eqx.field(static=True)
 
     def __init__(self, width: int, strengths: Float[np.ndarray, " k"], noise: float):
         pairs, alone = min(width, len(strengths)), max(0, width - len(strengths))
@@ -82,15 +83,21 @@ class PairedSquares(Problem):
         rest = strengths[pairs:]
         self.rest_mean, self.rest_square = jnp.asarray(rest.sum()), jnp.asarray(rest @ rest)
         self.noise = jnp.asarray(noise, float)
-        self.neurons = width
+        self.students = width
 
     def __repr__(self) -> str:
-        teachers = int(np.sum(np.asarray(self.strengths) > 0)) if self.neurons else 0
-        return f"PairedSquares({self.neurons} students, {teachers} of them with a teacher, noise={float(self.noise):g})"
+        teachers = int(np.sum(np.asarray(self.strengths) > 0)) if self.students else 0
+        return (
+            f"PairedSquares({self.students} students, {teachers} of them with a teacher, noise={float(self.noise):g})"
+        )
 
     @property
     def width(self) -> int:
         return 1  # in a block
+
+    @property
+    def neurons(self) -> int:
+        return self.students
 
     @property
     def teacher_width(self) -> int:

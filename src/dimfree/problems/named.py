@@ -15,6 +15,10 @@ def PhaseRetrieval(width: int = 1, noise: float | Array = 0.0, readout: ArrayLik
 
     $$ \tfrac12 \Big( \tfrac1p \sum_j a_j \lambda_j^2 - (\lambda^*)^2 - \sqrt{\text{noise}} \, z \Big)^2 $$
 
+    **Arguments:** as for [`TwoLayer`].
+
+    **Returns:** a [`TwoLayer`] with the square activation.
+
     Arnaboldi et al. 2023, eqs. (2)-(4). Eq. (10) there lacks the square on the teacher's field.
     """
     return TwoLayer(width=width, teacher_width=1, activation="square", noise=noise, readout=readout)
@@ -48,6 +52,8 @@ def SingleIndex(
     - `link`: a name, or any JAX function of a number.
     - `activation`: that of the student; the link if left out (then the averages are exact where the link has a name).
     - `width`, `noise`, `readout`, `normalisation`: as for [`TwoLayer`].
+
+    **Returns:** a [`TwoLayer`] where the activation is the link, else a [`MultiIndex`].
     """
     if activation is None or activation == link:
         return TwoLayer(width, 1, link, noise=noise, readout=readout, normalisation=normalisation)

@@ -11,7 +11,7 @@ import scipy.optimize
 from jaxtyping import Array, Complex, Float
 from numpy.typing import ArrayLike
 
-from ..components import LARGEST_MATRIX, components_of, least_squares
+from ..components import LARGEST_MATRIX, check_rows, components_of, is_array, least_squares
 from ..errors import InvalidInput, nonnegative_number, positive_integer, positive_number, real_array, require, shown
 from ..printing import as_call
 from ..state import STUDENTS, TEACHERS, State
@@ -123,19 +123,24 @@ class RandomFeatures(eqx.Module):
             >>> features.variances.round(1).tolist(), abs(features.target).round(3).tolist()
             ([9.0, 1.0, 0.0], [1.0, 0.0, 0.0])
         """
-        found = components_of(X, "X", 1, progress=progress)
-        d = len(found.mean)
-        if not found.complete:
+        if not is_array(X):
+            raise InvalidInput(
+                f"X = {shown(X)} was given; rows are read several times, so pass an array of shape (n, d), in memory "
+                "or in a file (np.load(..., mmap_mode='r'))."
+            )
+        rows, d = check_rows(X, "X")
+        if d > LARGEST_MATRIX:
             raise InvalidInput(f"X has rows of {d:,} numbers; take at most {LARGEST_MATRIX:,}.")
         numbers = np.asarray(real_array(labels, "labels"))
-        if numbers.shape != (found.rows,) or not np.isfinite(numbers).all():
+        if numbers.shape != (rows,) or not np.isfinite(numbers).all():
             raise InvalidInput(
-                f"labels has shape {numbers.shape}, for {found.rows} rows; give one finite number for each row."
+                f"labels has shape {numbers.shape}, for {rows} rows; give one finite number for each row."
             )
-        if found.rows <= d + 1:
+        if rows <= d + 1:
             raise InvalidInput(
-                f"{found.rows} rows of {d} numbers were given: least squares fits any labels then. Take more rows."
+                f"{rows} rows of {d} numbers were given: least squares fits any labels then. Take more rows."
             )
+        found = components_of(X, "X", 1, progress=progress)
         weights, residuals = least_squares(X, numbers, found)
         kept = found.eigenvalues > 1e-12 * found.eigenvalues[0]
         target = (found.directions.T @ weights)[kept]
@@ -153,6 +158,11 @@ class RandomFeatures(eqx.Module):
         """Half the variance of the label noise: what is left with infinitely many features."""
         return self.noise / 2
 
+    @property
+    def number(self) -> float:
+        """How many coordinates the inputs have: there must be fewer features."""
+        return len(self.variances)
+
     def coordinates(self) -> Coordinates:
         """The coordinates of the inputs, in groups."""
         number = len(self.variances)
@@ -166,12 +176,12 @@ class RandomFeatures(eqx.Module):
 
     def drawn(self, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Variances and targets of the coordinates that so many features are drawn of."""
-        if len(self.variances) <= size:
-            raise InvalidInput(f"{size} features of {len(self.variances)} coordinates were asked for; take fewer.")
         return self.variances, self.target
 
     def __call__(self, size: int, *, key: Array | None = None) -> tuple[FieldProblem, State]:
         size = positive_integer(size, "size")
+        if size >= self.number:
+            raise InvalidInput(f"{size} features of {self.number} coordinates were asked for; take fewer features.")
         if key is None:
             eigenvalues, numbers, energies, missed = deterministic_equivalent(self.coordinates(), size)
         else:
@@ -244,6 +254,10 @@ class PowerLawFeatures(RandomFeatures):
             return {"size": b / (a + b), "compute": -(2 * a + 2 * b - 1) / (2 * (a + b))}
         return {"size": 0.5, "compute": -1 + 1 / (4 * a)}
 
+    @property
+    def number(self) -> float:
+        return np.inf
+
     def drawn(self, size: int) -> tuple[np.ndarray, np.ndarray]:
         ranks = np.arange(1.0, self.coordinates_drawn * size + 1)
         return ranks ** (-2 * self.input_exponent), ranks**-self.target_exponent
@@ -287,10 +301,6 @@ def deterministic_equivalent(coordinates: Coordinates, size: int):
 
     **Returns** arrays over blocks, the largest eigenvalues first, and a number.
     """
-    if coordinates.trace == 0 and coordinates.numbers.sum() <= size:
-        raise InvalidInput(
-            f"{size} features of {coordinates.numbers.sum():.0f} coordinates were asked for; take fewer features."
-        )
     curve = _curve(coordinates, size)
     start, end = curve[:-1, None], curve[1:, None]
     nodes, weights = np.polynomial.legendre.leggauss(_ON_PATH)

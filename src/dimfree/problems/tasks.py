@@ -115,6 +115,8 @@ class Tasks(FieldProblem):
         - `heads`: whether each task has a readout of its own.
         - the others: as for [`TwoLayer`], in both tasks.
 
+        **Returns:** [`Tasks`], a problem.
+
         Lee, Goldt & Saxe, ICML 2021.
         """
         if is_concrete(similarity):
@@ -144,6 +146,8 @@ class Tasks(FieldProblem):
         - `drift`: the angle by which they turn while d samples are seen.
         - the others: as for [`TwoLayer`].
 
+        **Returns:** [`Tasks`], a problem.
+
         Biehl & Schwarze, J. Phys. A 26 (1993) 2651, for teachers whose drift is known.
         """
         nonnegative_number(drift, "drift")
@@ -171,6 +175,8 @@ class Tasks(FieldProblem):
         - `switch`: alpha at which the second kind of samples begins.
         - `noise`: the label noise of either; `variances`: of a coordinate of either's inputs, 1 if left out.
         - the others: as for [`TwoLayer`].
+
+        **Returns:** [`Tasks`], a problem.
 
         Saglietti, Sarao Mannelli & Saxe, NeurIPS 2022.
         """

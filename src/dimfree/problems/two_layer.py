@@ -16,12 +16,12 @@ from ..errors import InvalidInput, check_finite, is_concrete, neurons, nonnegati
 from ..functions import Function, Recipe, as_function
 from ..gaussian.activations import Activation, as_activation
 from ..gaussian.integrals import ActivationIntegrals
+from ..gaussian.one_field import exact_nodes
+from ..gaussian.polynomial import quartic_moments
 from ..gaussian.probing import probe
 from ..gaussian.products import ProductIntegrals
-from ..gaussian.quadratic import quartic_moments
 from ..gaussian.resolution import Features, Resolution, finest, highest_degree, known_degree, loss_resolution
 from ..gaussian.rules import AnyRule, Averaging
-from ..gaussian.smoothing import exact_nodes
 from ..printing import as_call
 from ..state import State, WideState
 from .base import Moments

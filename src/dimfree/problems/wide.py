@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..gaussian.blocks import sum_over_blocks
+from ..batches import sum_over_blocks
 from ..gaussian.grids import Grid, average_over_grid
 from ..gaussian.half_range import HalfRange
 from ..gaussian.means import FieldRule
+from ..gaussian.one_field import own_averages, smoothed
 from ..gaussian.rules import Averaging, GaussHermite, Rule, Sobol, Trapezoid
-from ..gaussian.smoothing import own_averages, smoothed
 from ..state import WideState
 
 if TYPE_CHECKING:

@@ -6,17 +6,17 @@
 - `closest_solution(problem, start)`: the solution that is found from a start.
 - `conserved_frame(state)`: what is conserved on the way there.
 - `late_risk(limit, alpha)`: how fast a network wider than its teacher gets there.
-- `solution_manifold_dimension(p, k, d)`: how many solutions there are.
-- `degrees_of_freedom(p, d)`: how many functions there are.
+- `solution_manifold_dimension(width, teacher_width, d)`: how many solutions there are.
+- `degrees_of_freedom(width, d)`: how many functions there are.
 
 Exit times have closed forms too, which `dimfree.exit_time` shows beside its measurements.
 """
 
-from .critical_points import critical_points
 from .plateau import norm_learning, plateau
 from .solution_manifold import (
     closest_solution,
     conserved_frame,
+    critical_points,
     degrees_of_freedom,
     late_risk,
     solution_manifold_dimension,

@@ -64,6 +64,8 @@ def plateau(limit: MeanLimit) -> Plateau:
 
     - `limit`: from [`ode`] or [`gradient_flow`], of a `TwoLayer` with the activation `"square"` and readouts of ones.
 
+    **Returns:** the plateau: its State, its risk and the rates there.
+
     Arnaboldi et al. 2023, eqs. (42)-(48), for k = 1 on the sphere. Bocchi et al. 2026, eqs. (10)-(12), for free norms
     at vanishing learning rate; overlaps of students decay there, while eq. (11) has them grow.
 
@@ -119,6 +121,8 @@ def norm_learning(limit: MeanLimit, start: State, alpha: ArrayLike | Array) -> S
     - `limit`: from [`gradient_flow`], without `sphere`; otherwise as for [`plateau`].
     - `start`: the State at alpha = 0.
     - `alpha`: a time or an array of them; its axes become the leading axes of the result.
+
+    **Returns:** the State at these times.
 
     Bocchi et al. 2026, eqs. (9), (10), whose solution this is.
     """

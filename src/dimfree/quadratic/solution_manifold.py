@@ -1,4 +1,4 @@
-"""The solutions of quadratic networks: how many there are, and which one is found from a start."""
+"""The critical points of a quadratic network: all of them, and those of zero risk, which one is found and how fast."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +12,38 @@ from ..state import State
 from .plateau import check_quadratic, network_and_rate
 
 
-def degrees_of_freedom(p: int, d: int) -> int:
+def critical_points(width: int, teacher_width: int) -> dict[tuple[int, int], State]:
+    r"""All critical points of a quadratic network with equal readouts and orthonormal teachers, up to rotations.
+
+    Those are: of the students in s teacher directions with squared norm $\alpha_1$, and in r directions orthogonal to
+    all teachers with squared norm $\alpha_2$; any rotation of the students among themselves, and of the inputs among
+    teachers or among the rest, gives another of the family.
+    $$ \alpha_2 = \frac{p (1 - s/k)}{s + r + 2}, \quad \alpha_1 = \alpha_2 + \frac pk, \quad
+       R = \frac{k - s}{k^2} + \frac{(1 - s/k)^2}{s + r + 2} + \frac{\text{noise}}{2}, \qquad
+       s \le k, \; s + r \le p . $$
+    In dimension d those with $r \le d - k$ exist. Solutions are s = k; the plateau is s = 0, r = p.
+
+    **Arguments:**
+
+    - `width`, `teacher_width`: p and k, of `TwoLayer(p, k, "square")`.
+
+    **Returns:** the States, by (s, r).
+
+    Bocchi et al. 2026, eqs. (27)-(30), list those with s = 0 or r = 0; the condition for $\alpha$ below (30) lacks a
+    factor $\alpha$.
+    """
+    p, k = positive_integer(width, "width"), positive_integer(teacher_width, "teacher_width")
+    points = {}
+    for s in range(min(p, k) + 1):
+        for r in range(p - s + 1 if s < k else 1):
+            orthogonal = p * (1 - s / k) / (s + r + 2)
+            aligned = orthogonal + p / k
+            norms = np.concatenate([np.full(s, aligned), np.full(r, orthogonal), np.zeros(p - s - r)])
+            points[s, r] = State(Q=np.diag(norms), M=np.sqrt(aligned) * np.eye(p, s) @ np.eye(s, k))
+    return points
+
+
+def degrees_of_freedom(width: int, d: int) -> int:
     r"""Dimension of the set of functions that a quadratic network of width p in dimension d can be.
 
     The function is that of the d x d matrix $W^\top W$, so
@@ -21,17 +52,19 @@ def degrees_of_freedom(p: int, d: int) -> int:
 
     **Arguments:**
 
-    - `p`: width of the student.
+    - `width`: p.
     - `d`: the dimension.
+
+    **Returns:** the dimension.
 
     Bocchi et al. 2026, section 7.5.1.
     """
-    p, d = positive_integer(p, "p"), positive_integer(d, "d")
+    p, d = positive_integer(width, "width"), positive_integer(d, "d")
     rank = min(p, d)
     return rank * d - rank * (rank - 1) // 2
 
 
-def solution_manifold_dimension(p: int, k: int, d: int) -> int:
+def solution_manifold_dimension(width: int, teacher_width: int, d: int) -> int:
     r"""Dimension of the set of weights of a student that equals a quadratic teacher everywhere.
 
     The solutions are the rotations $R W$ of one of them. With $r = \min(k, d)$ the rank of the teacher,
@@ -40,12 +73,15 @@ def solution_manifold_dimension(p: int, k: int, d: int) -> int:
 
     **Arguments:**
 
-    - `p`, `k`: widths of student and teacher; the teachers are independent.
+    - `width`, `teacher_width`: p and k; the teachers are independent.
     - `d`: the dimension.
+
+    **Returns:** the dimension.
 
     Bocchi et al. 2026, section 7.5.2.
     """
-    p, k, d = positive_integer(p, "p"), positive_integer(k, "k"), positive_integer(d, "d")
+    p, k = positive_integer(width, "width"), positive_integer(teacher_width, "teacher_width")
+    d = positive_integer(d, "d")
     rank = min(k, d)
     if p < rank:
         raise InvalidInput(f"A student of width p = {p} cannot equal a teacher of rank {rank}: there is no solution.")
@@ -63,6 +99,8 @@ def conserved_frame(state: State) -> Float[Array, "*batch p k"]:
     **Arguments:**
 
     - `state`: a State with `p >= k` and M of full column rank; leading axes are kept.
+
+    **Returns:** S, shape `(..., p, k)`.
 
     Bocchi et al. 2026, eq. (22), where the closure of $Q$ is an assumption; it is a theorem.
     """
@@ -92,6 +130,8 @@ def closest_solution(problem: Problem, start: State) -> State:
 
     - `problem`: a `TwoLayer` with the activation `"square"`, readouts of ones, and `p >= k`.
     - `start`: a State with M of full column rank; leading axes are kept.
+
+    **Returns:** that State, with the leading axes of the start.
 
     Bocchi et al. 2026, eqs. (19)-(21), for $P = I$.
     """
@@ -125,6 +165,8 @@ def late_risk(limit: MeanLimit, alpha: ArrayLike | Array) -> Float[Array, "*time
     - `limit`: from [`ode`] or [`gradient_flow`], of a `TwoLayer` with the activation `"square"`, readouts of ones, no
       noise and `p > k`, without `sphere`.
     - `alpha`: a time, or an array of them.
+
+    **Returns:** the risk at these times.
 
     Not in Bocchi et al. 2026, whose section 7.2.3 has the flat directions behind it.
     """

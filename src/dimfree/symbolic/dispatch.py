@@ -48,6 +48,8 @@ def equations(
       $c_n^{(r,s)} = \mathbb{E}[g'(z)^r g(z)^s \mathrm{He}_n(z)]$, $n \le N$.
     - `orthonormal_teachers`: whether P is the identity, as that of a `State` is unless it is given.
 
+    **Returns:** a [`SymbolicLimit`].
+
     Needs sympy, of the extra `exact`.
 
     ??? example

@@ -8,8 +8,7 @@ from typing import Any
 import sympy
 
 from ..state import STUDENTS, TEACHERS
-from .committees import Committee
-from .moments import SymbolicMoments
+from .moments import Committee, SymbolicMoments
 from .notation import Alphabet
 from .writing import latex_terms
 

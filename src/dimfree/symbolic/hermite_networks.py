@@ -13,8 +13,7 @@ import scipy.special
 import sympy
 
 from ..gaussian.hermite import cells_rule
-from .committees import Committee
-from .moments import SymbolicMoments
+from .moments import Committee, SymbolicMoments
 from .notation import Alphabet
 
 Factors = tuple[int, int, int]  # powers of g', of g and of the field itself, all at one field

@@ -11,15 +11,14 @@ from ..algorithms.online import OnlineAlgorithm
 from ..errors import InvalidInput, positive_integer
 from ..problems import SpikedTensor, TwoLayer
 from ..state import STUDENTS
+from .coordinate_equations import conditions, in_indices
 from .erf_networks import ErfNetwork
 from .hermite_networks import HermiteNetwork
-from .index_form import conditions, in_indices
-from .matrix_form import QuadraticNetwork
-from .matrix_noise import covariance_lines, covariance_source
+from .matrix_equations import covariance_lines, covariance_source, in_matrices
 from .matrix_polynomials import MatrixPolynomial
-from .matrix_result import in_matrices
 from .notation import Alphabet
 from .polynomial_networks import PolynomialNetwork
+from .quadratic_networks import QuadraticNetwork
 from .rest_points import linearised, plateau_norm
 from .result import Lines, SymbolicLimit
 from .tensors import Tensor, in_statistics

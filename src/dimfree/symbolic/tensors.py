@@ -5,8 +5,8 @@ from typing import Any
 import sympy
 
 from ..state import STUDENTS, TEACHERS
+from .coordinate_equations import described, in_indices
 from .drifts import Number, increment_covariance
-from .index_form import described, in_indices
 from .moments import SymbolicMoments
 from .notation import Alphabet
 from .result import SymbolicLimit

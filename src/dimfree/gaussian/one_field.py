@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..batches import sum_over_blocks
 from .activations import Activation
-from .blocks import sum_over_blocks
 from .grids import Grid, average_over_grid
 from .integrals import OwnAverages, Smoothed
 from .resolution import even_resolution
