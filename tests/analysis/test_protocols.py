@@ -98,6 +98,8 @@ def test_what_cannot_be_searched_is_refused_in_words():
         ((LINEAR, sgd, 10.0, over), {"until": 0.2}, "stays above 0.25"),
         ((LINEAR, sgd, 10.0, over), {"constraints": {"algorithm.ridge": (0, 1)}}, f"name one of {RATE}"),
         ((LINEAR, sgd, 10.0, over), {"constraints": {RATE: (None, None)}}, "None where there is no bound"),
+        ((LINEAR, sgd, 10.0, over), {"objective": lambda trajectory: trajectory.risk}, "must give one"),
+        ((LINEAR, sgd, 10.0, over), {"constraints": {(lambda run: run.risk): (0, 1)}}, "must give one"),
         ((LINEAR, sgd, 10.0, over), {"start": None}, "random starts"),
         ((dimfree.PhaseRetrieval(), sgd, 10.0, over), {"start": State(Q=[[1.0]], M=[[0.0]])}, "means nothing"),
     ]
@@ -223,6 +225,24 @@ def test_random_features_have_the_published_optima(a, constant, least):
         assert rates[50] < 0.6 * rates[10]
         assert rates[80] < 0.4 * rates[50]
     assert "bordelon2026" in dimfree.cite(best)
+
+
+@pytest.mark.slow
+def test_the_constant_that_a_schedule_is_compared_with_is_the_best_over_many_starts():
+    """An erf committee has two basins of constant rates, and the mean over eight starts can prefer the wrong one."""
+    problem, key = dimfree.TwoLayer(2, 2, "erf"), jax.random.split(jax.random.key(0))[0]
+    over = {RATE: (0.0, 8.0)}
+    best = dimfree.best_protocol(problem, dimfree.OnlineSGD(1.0), 60.0, over, d=1000, key=key)
+    starts = random_starts(problem, 1000, 128, key=jax.random.fold_in(key, 1))
+
+    def mean(rate):
+        ends = jax.lax.map(
+            lambda start: dimfree.solve(dimfree.ode(problem, dimfree.OnlineSGD(rate)), start, 60.0).final, starts
+        )
+        return float(problem.risk(ends).mean())
+
+    assert best.objective == pytest.approx(mean(best.values[RATE]), rel=1e-6)
+    assert best.objective < 1.02 * min(mean(rate) for rate in np.linspace(0.5, 7.5, 15))
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """The search for the best protocol: constants first, then schedules from several begins."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -11,7 +12,8 @@ from ..errors import InvalidInput
 from .controls import BATCH, Pair, present, with_batch
 from .protocol_plans import Plan, means_of, with_slopes
 
-_SCANNED = 24  # constants that are tried before the best are refined
+_SCANNED = 24  # constants that are tried before the lowest of each basin is refined
+_BASINS = 3  # of which so many are
 _COARSE = 8  # knots that several searches begin with, before the best goes on with more, and with all
 _KEPT = 1e-5  # relative part of a bound that SLSQP may be beyond it
 _FAR = 1e6  # the objective, over that of the best constants, where a run does not end
@@ -63,8 +65,12 @@ class Search:
             return _FAR, slope, np.nan_to_num(bounded, posinf=_FAR), of_bounded
         return value / self.scale, slope / self.scale, bounded, of_bounded
 
-    def constants(self) -> tuple[Float[np.ndarray, " numbers"], Found]:
-        """The best numbers that do not change: the best of a scan, made better; also as one for each."""
+    def constants(self, judge: Callable[[Pair], float] | None = None) -> tuple[Float[np.ndarray, " numbers"], Found]:
+        """The best numbers that do not change: the lowest basins of a scan, each made better; also as one for each.
+
+        On a plateau the mean over few starts can prefer a basin that the mean over many does not: `judge` says which
+        of the refined ones is best.
+        """
         basis = _constants(self.plan)
         number = basis.shape[1]
         tried = (np.arange(_SCANNED) + 0.5)[:, None] / _SCANNED if number == 1 else _scattered(number)
@@ -78,9 +84,13 @@ class Search:
                 "are too large; take lower ones."
             )
         values = np.array([self._penalised(basis @ y) for y in tried])
-        order = np.argsort(values)
-        self._scale_by(basis @ tried[order[0]])
-        lowest, y = min((self._minimised(tried[i], basis, 60, 1e-13) for i in order[:2]), key=lambda each: each[0])
+        self._scale_by(basis @ tried[np.argmin(values)])
+        refined = [self._minimised(tried[place], basis, 60, 1e-13) for place in _basins(tried, values)]
+        if judge is None:
+            lowest, y = min(refined, key=lambda each: each[0])
+        else:
+            kept = [each for each in refined if each[0] < _FAR / 2 * self.scale] or refined
+            lowest, y = min(kept, key=lambda each: judge(self._whole_batch(basis @ each[1])[1]))
         self._scale_by(basis @ y)
         return y, self._found(basis, y, (lowest,))
 
@@ -240,6 +250,14 @@ def _shaped(plan: Plan, flat: np.ndarray, number: int, random: np.random.Generat
             parts.append(part)
             place += knots
     return np.concatenate(parts)
+
+
+def _basins(points: Float[np.ndarray, "number dimensions"], values: Float[np.ndarray, " number"]) -> np.ndarray:
+    """The places of the points that are lower than those around them, the lowest first."""
+    distances = np.linalg.norm(points[:, None] - points, axis=2)
+    around = np.argsort(distances, axis=1, kind="stable")[:, 1 : 2 * points.shape[1] + 1]
+    low = np.flatnonzero(values <= values[around].min(axis=1))
+    return low[np.argsort(values[low], kind="stable")][:_BASINS]
 
 
 def _scattered(dimensions: int) -> Float[np.ndarray, "number dimensions"]:

@@ -303,7 +303,8 @@ def best_protocol(
     searches = positive_integer(searches, "searches")
     plan = planned(problem, algorithm, alpha, over, objective, start, d, until, constraints, key)
     search = Search(plan)
-    y, constants = search.constants()
+    judge = (lambda pair: float(_reported(plan, pair, key).mean())) if plan.random else None
+    y, constants = search.constants(judge)
     scheduled = any(control.times is not None for control in plan.controls)
     found = search.schedules(constants, searches) if scheduled else constants
     if not found.kept:
@@ -340,7 +341,7 @@ def planned(
     is_mean = start is not None and d is not None and until is None and not why_no_mean(problem, algorithm)
     if is_mean and any(control.kind == "batch" for control in controls):
         raise InvalidInput(f"over has {BATCH}, on which the clock of an exact mean depends; leave out d, for the ODE.")
-    return Plan(
+    plan = Plan(
         problem=problem,
         algorithm=algorithm,
         starts=_starts(problem, algorithm, start, d, key),
@@ -354,6 +355,21 @@ def planned(
         random=start is None,
         steps=tuple(times.tolist()) if is_mean else None,
     )
+    _check_one_number(plan, "objective", plan.of)
+    for function in plan.bounded:
+        _check_one_number(plan, f"constraints: {function.__name__}", function)
+    return plan
+
+
+def _check_one_number(plan: Plan, name: str, function: Callable) -> None:
+    """An error unless a function of a trajectory gives one number."""
+    pair = Pair(plan.problem, plan.algorithm)
+    made = jax.eval_shape(lambda: jnp.asarray(function(plan.trajectory(pair, first_of(plan.starts)))))
+    if made.shape:
+        raise InvalidInput(
+            f"{name}: the function gives numbers of shape {made.shape}; it must give one, such as "
+            "lambda trajectory: trajectory.risk[-1]."
+        )
 
 
 def _result(search: Search, found: Found, key: Any, constant: BestProtocol | None) -> BestProtocol:

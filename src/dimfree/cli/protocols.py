@@ -86,7 +86,7 @@ def best_protocol(
             found = found.verify(dimension, simulate, key=run_key)
     save_picture(plot, lambda: dimfree.plot.protocol(found))
     if output is not None:
-        groups = {"protocol": found.to_xarray(), "best": found.trajectory.to_xarray()}
+        groups: dict[str | None, Any] = {"protocol": found.to_xarray(), "best": found.trajectory.to_xarray()}
         if found.constant is not None:
             groups["constants"] = found.constant.trajectory.to_xarray()
         save_data(output, groups)
