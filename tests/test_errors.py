@@ -30,6 +30,10 @@ BAD = {
         lambda: dimfree.solve(dimfree.ode(PROBLEM, SGD), dimfree.State(Q=[[1.0]], M=[[0.1]]), 1.0),
         "The start has p = 1 students .* the problem p = 2",
     ),
+    "State of another problem": (
+        lambda: PROBLEM.risk(dimfree.State(Q=jnp.eye(2), M=jnp.zeros((2, 3)))),
+        "The State has p = 2 students and k = 3 teachers, the problem p = 2 and k = 1",
+    ),
     "overlaps that no weights have": (
         lambda: dimfree.solve(dimfree.ode(PROBLEM, SGD), dimfree.State(Q=jnp.eye(2), M=[[1.5], [0.0]]), 1.0),
         "No weights have these overlaps.*negative eigenvalue",

@@ -264,6 +264,11 @@ class Problem(eqx.Module):
         check_precision()
         if not isinstance(state, State | WideState):
             raise InvalidInput(f"state = {shown(state)} was given; pass dimfree.State(Q=..., M=...).")
+        if isinstance(state, State) and (state.width, state.teacher_width) != (self.width, self.teacher_width):
+            raise InvalidInput(
+                f"The State has p = {state.width} students and k = {state.teacher_width} teachers, the problem "
+                f"p = {self.width} and k = {self.teacher_width}."
+            )
         return _over_axes(found, as_observable(self, what), self, state, by)
 
     def reaches(self, what: Any, level: float | Array) -> Callable[[State], Float[Array, ""]]:
