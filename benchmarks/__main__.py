@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from . import coordinates, populations, reused, simulating, solving, starting, studying, timing
+from . import coordinates, populations, protocols, reused, simulating, solving, starting, studying, timing
 from .recorded import RECORD, Worse, steady, worse
 from .timing import Row
 
-SUBJECTS = (solving, simulating, coordinates, reused, populations, studying, starting)
+SUBJECTS = (solving, simulating, coordinates, reused, populations, protocols, studying, starting)
 
 
 def measured(benchmarks: list[Callable[[], Row]], file: Path | None = None) -> dict[str, dict]:

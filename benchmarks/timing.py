@@ -4,6 +4,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -115,8 +116,9 @@ def in_process(code: str) -> dict[str, float]:
     # Without what was compiled earlier, so that all processes compile.
     environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     command = [sys.executable, "-c", f"{code}\n{ending}"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-    seconds = time.perf_counter() - began
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=folder)
+        seconds = time.perf_counter() - began
     return {"seconds": seconds, "MB": int(done.stdout.splitlines()[-1]) / 1024}
 
 

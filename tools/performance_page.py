@@ -75,7 +75,7 @@ def measured(names: list[str]) -> dict:
 def subjects() -> dict[str, tuple[str, dict[str, str]]]:
     """Of each file of benchmarks its title and, by name, what its benchmarks are."""
     found = {}
-    for name in ("solving", "simulating", "reused", "populations", "studying", "starting"):
+    for name in ("solving", "simulating", "coordinates", "reused", "populations", "protocols", "studying", "starting"):
         tree = ast.parse((ROOT / "benchmarks" / f"{name}.py").read_text())
         title = (ast.get_docstring(tree) or name).splitlines()[0].rstrip(".")
         functions = {node.name: ast.get_docstring(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
