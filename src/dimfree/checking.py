@@ -31,16 +31,16 @@ class CheckResult:
 
     **Attributes:**
 
-    - `agrees`: whether the distance between simulation and limit falls as d^-1/2, for Q, M, the readout and overlaps
-      of an algorithm's own vectors each, and the drift at the start is that of single steps of SGD.
+    - `agrees`: whether the distance between simulation and limit falls as d^-1/2, for each of Q, M, the readout and the
+      overlaps of an algorithm's own vectors, and whether the drift at the start agrees with single steps of SGD.
     - `slope`, `slope_error`: slope of log distance in log d, for all entries of the State together, and its standard
       error.
-    - `slopes`: the same for each of these apart.
+    - `slopes`: the same for each of these separately.
     - `dimensions`, `distances`: typical (median over runs) largest distance up to the last alpha, for each d;
       `distance_errors`: their standard errors, relative.
     - `diverged`: fraction of runs that diverged, for each d.
-    - `drift`: (coordinate, drift of the limit, simulated drift, its standard error) at the start, worst first; empty
-      where it was not compared.
+    - `drift`: (coordinate, drift of the limit, simulated drift, its standard error) at the start, worst first; empty if
+      it was not compared.
     - `effective_dimensions`: over how many dimensions the trace of the inputs' covariance is spread, for each d.
     """
 
@@ -130,8 +130,8 @@ def check(
 ) -> CheckResult:
     """Whether SGD in dimension d approaches its ODE limit as d^-1/2, by exact simulation at several d.
 
-    A limit with a wrong or missing term leaves a distance that does not fall with d, so it is the slope that is
-    tested, not one tolerance. The random keys are fixed: the same call gives the same result.
+    If a term of the limit is wrong or missing, the distance does not fall with d. So `check` tests the slope, and not
+    the distance against a tolerance. The random keys are fixed: the same call gives the same result.
 
     **Arguments:**
 
@@ -141,7 +141,7 @@ def check(
     - `alpha`: how far; about one learning time if left out.
     - `dimensions`: the values of d, at least two; (100, 400, 1600, 6400) if left out. An algorithm that scales each
       coordinate ([`Adam`]) is simulated on vectors, up to d = 1600, and its drift at the start is not compared.
-    - `runs`: simulations for each d, at least 16: their spread says what a difference means.
+    - `runs`: simulations for each d, at least 16: their spread gives the standard errors.
 
     **Returns:** a [`CheckResult`]; it prints in words, and `plot.distances` draws it.
     """

@@ -29,19 +29,20 @@ class Tasks(FieldProblem):
     $$ \text{loss} = \text{loss}_t\big(\lambda, \; C_t(\alpha) \, \lambda^*, z\big) \quad
        \text{with probability} \quad \text{probabilities}_t(\alpha), $$
 
-    with one set of K teachers for all: task t sees those that the rows of $C_t$ make of them. So a teacher jumps where
-    the task is switched, and drifts where $C_t$ changes with the clock. Averages are those of the tasks, in closed form
-    where theirs are: what one task teaches of another's teachers follows by Stein's lemma.
+    with one set of K teachers for all tasks: the rows of $C_t$ combine them into the teachers of task t. So a teacher
+    jumps when the task is switched, and drifts if $C_t$ changes with the clock. Averages come from the tasks, in closed
+    form if the tasks have closed forms; Stein's lemma gives what one task teaches about the teachers of another.
 
     **Arguments:**
 
     - `tasks`: problems of the same width p; a spectrum is given to the whole (`with_inputs`).
-    - `teachers`: for each task the numbers of its teachers, or $C_t$ of shape `(k, K)`, or a JAX function of alpha to
-      that; by default each has its own, K their sum.
+    - `teachers`: for each task the numbers of its teachers, or $C_t$ of shape `(k, K)`, or a JAX function of alpha that
+      returns such a matrix; by default each task has its own teachers, and K is their total number.
     - `switches`: increasing times, one fewer than tasks: each task in its turn.
     - `probabilities`: of the tasks instead: numbers, or a JAX function of alpha to as many; equal if left out.
     - `variances`: of a coordinate of an input in each task; 1 if left out.
-    - `heads`: whether each task has a readout of its own, one after the other in the State's; else they share one.
+    - `heads`: whether each task has its own readout, one after the other in the readout of the State; otherwise they
+      share one.
 
     `risks` has the risk of every task along a trajectory; `only(t)` is the problem with task t alone.
 
