@@ -154,7 +154,7 @@ def check(
     dimensions = tuple(positive_integer(d, "dimensions") for d in dimensions)
     if len(set(dimensions)) < 2:
         raise InvalidInput(
-            f"dimensions = {dimensions} was given; a rate needs two or more different ones, such as (100, 400, 1600)."
+            f"dimensions = {dimensions} was given; a rate needs two or more different values, such as (100, 400, 1600)."
         )
     limit = ode(problem, algorithm) if limit is None else limit
     if start is None:

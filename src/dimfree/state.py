@@ -77,7 +77,7 @@ class State(eqx.Module):
         self.numbers = {}
         if self.readout is not None and self.readout.shape[:-1] != own.shape[:-2]:
             raise InvalidInput(
-                f"readout has shape {self.readout.shape}; its leading axes must be those of Q, {own.shape}."
+                f"readout has shape {self.readout.shape}; its leading axes must be the same as of Q, {own.shape}."
             )
 
     @classmethod

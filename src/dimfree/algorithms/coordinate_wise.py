@@ -64,8 +64,8 @@ class CoordinateWise(OnlineAlgorithm):
         self.beta2 = None if beta2 is None else _kept(beta2, "beta2")
         if self.beta2 == 0 and self.beta1 > 0:
             raise InvalidInput(
-                f"beta1 = {self.beta1:g} and beta2 = 0 were given; a mean of gradients over the size of the last one "
-                "alone has no finite mean. Give beta2 > 0, or dimfree.SignDescent."
+                f"beta1 = {self.beta1:g} and beta2 = 0 were given; a mean of gradients divided by the "
+                "size of the last one has no finite mean. Give beta2 > 0, or dimfree.SignDescent."
             )
         if forgetting is not None:
             positive_number(forgetting, "forgetting")

@@ -74,7 +74,7 @@ class Momentum(OnlineSGD):
             )
         self.lookahead = None if lookahead is None else as_rate(lookahead, "lookahead", signed=True)
         if lookahead is not None and len(_several(self.forgetting)) > 1:
-            raise InvalidInput("lookahead was given, and several momenta; it is along one: give one momentum.")
+            raise InvalidInput("lookahead was given with several momenta; it needs exactly one: give one momentum.")
 
     @property
     def sources(self) -> tuple[str, ...]:

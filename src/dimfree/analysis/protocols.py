@@ -124,7 +124,9 @@ class BestProtocol:
     @property
     def _compared(self) -> "BestProtocol":
         if self.constant is None:
-            raise InvalidInput("There are no constants to compare with: none keep the constraints, or none were given.")
+            raise InvalidInput(
+                "There are no constants to compare with: none satisfy the constraints, or none were given."
+            )
         return self.constant
 
     @property
@@ -310,7 +312,7 @@ def best_protocol(
     found = search.schedules(constants, searches) if scheduled else constants
     if not found.kept:
         raise InvalidInput(
-            f"Nothing was found in the bounds of over that keeps the constraints, {shown(constraints)}; loosen them."
+            f"Nothing within the bounds of over satisfies the constraints, {shown(constraints)}; loosen them."
         )
     if not scheduled:
         return _result(search, found, key, _as_given(search, key))
@@ -445,7 +447,7 @@ def _level(problem: Problem, until: Any) -> Float[Array, ""]:
     floor = float(problem.at(0.0).irreducible_risk)
     if not level > floor:
         raise InvalidInput(
-            f"until = {shown(until)} was given; the risk stays above {floor:.4g}, which no student avoids."
+            f"until = {shown(until)} was given; the risk stays above {floor:.4g}, which no student can avoid."
         )
     return jnp.asarray(level)
 

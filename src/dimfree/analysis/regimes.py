@@ -193,7 +193,7 @@ def regimes(
     if not time * _REFERENCE_D / _REFERENCE_RATE <= _MOST_STEPS:
         raise InvalidInput(
             f"alpha = {shown(alpha)} was given: a time learning_rate * alpha / p of {time:.3g}, too long to simulate "
-            "the network that errors are found with. Take an earlier end."
+            "the network that gives the errors. Take an earlier end."
         )
     check_key(key)
     reference_key, start_key, run_key = jax.random.split(key, 3)
@@ -225,9 +225,7 @@ def regimes(
 
 def _check(problem: object, algorithm: OnlineSGD) -> None:
     if not isinstance(problem, TwoLayer | MultiIndex):
-        raise InvalidInput(
-            f"{shown(problem)} was given; regimes are those of two-layer networks, TwoLayer or MultiIndex."
-        )
+        raise InvalidInput(f"{shown(problem)} was given; regimes takes two-layer networks, TwoLayer or MultiIndex.")
     check_problem(problem)
     if problem.normalisation != "mean":
         raise InvalidInput(
@@ -235,7 +233,7 @@ def _check(problem: object, algorithm: OnlineSGD) -> None:
         )
     check_online_sgd(algorithm)
     if algorithm.changes:
-        raise InvalidInput("A schedule was given; regimes are those of constant rates.")
+        raise InvalidInput("A schedule was given; regimes takes constant rates.")
     if not _number(algorithm.learning_rate) > 0:
         raise InvalidInput("learning_rate = 0 was given; nothing moves.")
 

@@ -187,7 +187,7 @@ class Problem(eqx.Module):
 
     def wide_risk(self, state: WideState, averaging: Averaging) -> Float[Array, ""]:
         """The mean loss of a wide network, at a cost proportional to its width."""
-        raise InvalidInput(f"{self!r} is no two-layer network with the squared error; a WideState has no risk here.")
+        raise InvalidInput(f"{self!r} is not a two-layer network with the squared error; a WideState has no risk here.")
 
     def risk(
         self, state: State | WideState, rule: Rule | None = None, *, tolerance: float = TOLERANCE
@@ -369,7 +369,8 @@ def check_problem(problem: object, *known: Literal["spectrum", "tokens", "change
         )
     if problem.changes and "change" not in known:
         raise InvalidInput(
-            f"{problem!r} changes with the clock; this is known for problems that stay. {takers} take such problems."
+            f"{problem!r} changes with the clock; this is known for constant problems only. {takers} take problems that "
+            "change."
         )
 
 

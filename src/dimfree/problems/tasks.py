@@ -183,7 +183,7 @@ class Tasks(FieldProblem):
         """
         noises = jnp.asarray(real_array(noise, "noise"))
         if noises.shape != (2,):
-            raise InvalidInput(f"noise has shape {noises.shape}; give two, that of the easy samples first.")
+            raise InvalidInput(f"noise has shape {noises.shape}; give two numbers, for the easy samples first.")
         tasks = [TwoLayer(width, teacher_width, activation, each) for each in noises]
         everyone = list(range(teacher_width))
         switches = jnp.reshape(jnp.asarray(switch, float), (1,))
@@ -393,7 +393,9 @@ def _as_tasks(tasks: Any) -> tuple[FieldProblem, ...]:
                 "dimfree.Tasks(...).with_inputs(spectrum)."
             )
         if task.changes or task.tokens is not None:
-            raise InvalidInput(f"{task!r} changes by itself, or has samples of several inputs; a task may not.")
+            raise InvalidInput(
+                f"{task!r} changes with the clock, or has samples of several inputs; a task may not do this."
+            )
     if len({task.width for task in tasks}) > 1:
         raise InvalidInput(f"The tasks have widths {[task.width for task in tasks]}; they share one student.")
     return tuple(tasks)
@@ -437,7 +439,7 @@ def _as_views(teachers: Any, tasks: tuple[FieldProblem, ...]) -> tuple[Any, ...]
 def _as_chances(switches: Any, probabilities: Any, number: int) -> tuple[Any, Any]:
     """When tasks are switched, if they are, and their probabilities where not."""
     if switches is not None and probabilities is not None:
-        raise InvalidInput("Both switches and probabilities were given; they say the same thing: leave out one.")
+        raise InvalidInput("Both switches and probabilities were given; both say when each task comes: leave out one.")
     if switches is not None:
         times = jnp.asarray(real_array(switches, "switches"))
         if times.shape != (number - 1,):

@@ -273,7 +273,7 @@ class ContrastivePair(FieldProblem):
         self.width, self.teacher_width = neurons(width, "width"), neurons(teacher_width, "teacher_width")
         number = real_array(correlation, "correlation")
         if np.ndim(number) != 0:
-            raise InvalidInput(f"correlation = {shown(correlation)} was given; the two inputs have one, a number.")
+            raise InvalidInput(f"correlation = {shown(correlation)} was given; give one number for the two inputs.")
         if is_concrete(number):
             require(
                 np.abs(number) <= 1, f"correlation = {shown(correlation)} was given; a correlation is from -1 to 1."
