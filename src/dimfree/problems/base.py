@@ -369,8 +369,8 @@ def check_problem(problem: object, *known: Literal["spectrum", "tokens", "change
         )
     if problem.changes and "change" not in known:
         raise InvalidInput(
-            f"{problem!r} changes with the clock; this is known for constant problems only. {takers} take problems that "
-            "change."
+            f"{problem!r} changes with the clock; this is known for constant problems only. {takers} take problems "
+            "that change."
         )
 
 
