@@ -93,10 +93,10 @@ class CheckResult:
         ]
         if any(effective < 0.99 * d for effective, d in zip(self.effective_dimensions, self.dimensions, strict=True)):
             words = ", ".join(f"{effective:.3g}" for effective in self.effective_dimensions)
-            lines.append(f"  effective dimension of the inputs: {words}; the limit holds where it is large")
+            lines.append(f"  effective dimension of the inputs: {words}; the limit holds if it is large")
         if min(self.effective_dimensions) < _FEW_DIMENSIONS:
             lines.append(
-                "  Few eigenvalues carry the trace at the smallest d: runs differ by order one there, and the limit is "
+                "  Few eigenvalues carry the trace at the smallest d: runs differ by order one, and the limit is "
                 "not their mean.\n  Take larger dimensions; for least squares dimfree.exact_mean has the mean."
             )
         if self.drift_deviation > _DRIFT_ERRORS:

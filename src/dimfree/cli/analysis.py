@@ -167,7 +167,7 @@ def fixed_points(
     columns = {name: [row[name] for row in rows] for name in ("components", "dimension", "risk", "growth", "stability")}
     columns |= {name: [_matrix(row[name]) for row in rows] for name in ("M", "Q")}
     title = f"Connected sets of fixed points: {found.components}, of which stable: {found.stable_components}"
-    print_table(title, columns, above=(problem, sgd), below=["A search is no proof: more --starts may find more."])
+    print_table(title, columns, above=(problem, sgd), below=["The search may miss some: more --starts may find more."])
 
 
 @states
@@ -223,7 +223,7 @@ def landscape(
     columns["eigenvalue x multiplicity"] = [_spectrum(spectrum) for _, spectrum in found]
     where = ", on the sphere" if sgd.sphere else ""
     title = f"Critical points of the risk: {len(rows)}, for d = {dimension}{where}"
-    print_table(title, columns, above=(problem,), below=["A search is no proof: more --starts may find more."])
+    print_table(title, columns, above=(problem,), below=["The search may miss some: more --starts may find more."])
 
 
 def scaling_law(
