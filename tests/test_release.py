@@ -28,10 +28,15 @@ def test_the_recipe_asks_for_what_the_package_asks_for():
     assert recipe["build"]["python"]["entry_points"] == [f"dimfree = {PROJECT['scripts']['dimfree']}"]
 
 
-def test_the_versions_of_library_papers_and_recipe_are_one():
+def test_the_versions_of_library_papers_recipe_citation_and_changelog_are_one():
     papers = tomllib.loads((ROOT / "papers/pyproject.toml").read_text())["project"]
     recipe = yaml.safe_load((ROOT / "conda/recipe.yaml").read_text())
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    newest = re.search(r"^## (\S+) \((\S+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert papers["version"] == PROJECT["version"] == recipe["context"]["version"]
+    assert (citation["version"], str(citation["date-released"])) == newest.groups()
+    assert citation["version"] == PROJECT["version"]
+    assert f"dimfree[exact]>={PROJECT['version']}" in papers["dependencies"]
 
 
 def test_workflows_find_the_oldest_jax_and_every_python_in_the_project():

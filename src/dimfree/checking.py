@@ -31,16 +31,16 @@ class CheckResult:
 
     **Attributes:**
 
-    - `agrees`: whether the distance between simulation and limit falls as d^-1/2, for Q, M, the readout and overlaps
-      of an algorithm's own vectors each, and the drift at the start is that of single steps of SGD.
+    - `agrees`: whether the distance between simulation and limit falls as d^-1/2, for each of Q, M, the readout and the
+      overlaps of an algorithm's own vectors, and whether the drift at the start agrees with single steps of SGD.
     - `slope`, `slope_error`: slope of log distance in log d, for all entries of the State together, and its standard
       error.
-    - `slopes`: the same for each of these apart.
+    - `slopes`: the same for each of these separately.
     - `dimensions`, `distances`: typical (median over runs) largest distance up to the last alpha, for each d;
       `distance_errors`: their standard errors, relative.
     - `diverged`: fraction of runs that diverged, for each d.
-    - `drift`: (coordinate, drift of the limit, simulated drift, its standard error) at the start, worst first; empty
-      where it was not compared.
+    - `drift`: (coordinate, drift of the limit, simulated drift, its standard error) at the start, worst first; empty if
+      it was not compared.
     - `effective_dimensions`: over how many dimensions the trace of the inputs' covariance is spread, for each d.
     """
 
@@ -93,10 +93,10 @@ class CheckResult:
         ]
         if any(effective < 0.99 * d for effective, d in zip(self.effective_dimensions, self.dimensions, strict=True)):
             words = ", ".join(f"{effective:.3g}" for effective in self.effective_dimensions)
-            lines.append(f"  effective dimension of the inputs: {words}; the limit holds where it is large")
+            lines.append(f"  effective dimension of the inputs: {words}; the limit holds if it is large")
         if min(self.effective_dimensions) < _FEW_DIMENSIONS:
             lines.append(
-                "  Few eigenvalues carry the trace at the smallest d: runs differ by order one there, and the limit is "
+                "  Few eigenvalues carry the trace at the smallest d: runs differ by order one, and the limit is "
                 "not their mean.\n  Take larger dimensions; for least squares dimfree.exact_mean has the mean."
             )
         if self.drift_deviation > _DRIFT_ERRORS:
@@ -130,8 +130,8 @@ def check(
 ) -> CheckResult:
     """Whether SGD in dimension d approaches its ODE limit as d^-1/2, by exact simulation at several d.
 
-    A limit with a wrong or missing term leaves a distance that does not fall with d, so it is the slope that is
-    tested, not one tolerance. The random keys are fixed: the same call gives the same result.
+    If a term of the limit is wrong or missing, the distance does not fall with d. So `check` tests the slope, and not
+    the distance against a tolerance. The random keys are fixed: the same call gives the same result.
 
     **Arguments:**
 
@@ -141,7 +141,7 @@ def check(
     - `alpha`: how far; about one learning time if left out.
     - `dimensions`: the values of d, at least two; (100, 400, 1600, 6400) if left out. An algorithm that scales each
       coordinate ([`Adam`]) is simulated on vectors, up to d = 1600, and its drift at the start is not compared.
-    - `runs`: simulations for each d, at least 16: their spread says what a difference means.
+    - `runs`: simulations for each d, at least 16: their spread gives the standard errors.
 
     **Returns:** a [`CheckResult`]; it prints in words, and `plot.distances` draws it.
     """
@@ -154,7 +154,7 @@ def check(
     dimensions = tuple(positive_integer(d, "dimensions") for d in dimensions)
     if len(set(dimensions)) < 2:
         raise InvalidInput(
-            f"dimensions = {dimensions} was given; a rate needs two or more different ones, such as (100, 400, 1600)."
+            f"dimensions = {dimensions} was given; a rate needs two or more different values, such as (100, 400, 1600)."
         )
     limit = ode(problem, algorithm) if limit is None else limit
     if start is None:

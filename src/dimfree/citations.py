@@ -292,12 +292,12 @@ _OF_SPECTRUM = ("yoshida2019", "goldt2020", "collinswoodfin2023", "worschech2024
 
 
 def cite(*objects: Any) -> str:
-    """BibTeX entries of what the given objects rest on, and of dimfree itself.
+    """BibTeX entries of the papers behind the given objects, and of dimfree itself.
 
     **Arguments:**
 
-    - `objects`: problems, random features, algorithms, limits, trajectories and what [`from_data`] and
-      [`best_protocol`] give, in any order.
+    - `objects`: problems, random features, algorithms, limits, trajectories and results of [`from_data`] and
+      [`best_protocol`], in any order.
 
     **Returns:** BibTeX, one entry after the other.
 

@@ -95,7 +95,7 @@ def batches(given: Any, name: str, rows: int | None = None) -> Iterator[Float[np
                 "with np.asarray."
             )
         if not np.isfinite(numbers).all():
-            raise InvalidInput(f"{name} contains NaN or infinite numbers; replace them or leave those rows out.")
+            raise InvalidInput(f"{name} contains NaN or infinite numbers; replace them or leave these rows out.")
         yield numbers
 
 
@@ -117,7 +117,7 @@ def components_of(given: Any, name: str, leading: int, *, progress: bool) -> Com
         if len(first):
             break
     if first is None or not len(first):
-        raise InvalidInput(f"{name} has no rows; an iterator that was read before has none left: make it anew.")
+        raise InvalidInput(f"{name} has no rows; an iterator that was read before has none left: make a new one.")
     d = first.shape[1]
     full = d <= LARGEST_MATRIX
     size = max(2 * leading, 128)  # rows at a time for IncrementalPCA, whose cost grows with it

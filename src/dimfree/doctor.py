@@ -72,7 +72,7 @@ def _examine_jax(problems: list[dict[str, str]]) -> tuple[list[str], bool | None
     if shutil.which("nvidia-smi") and all(device.startswith("cpu") for device in devices):
         problems.append(
             {
-                "what": "There is an NVIDIA driver, but JAX uses the CPU only.",
+                "what": "There is an NVIDIA driver, but JAX uses only the CPU.",
                 "remedy": 'For the GPU: pip install --upgrade "jax[cuda13]", or as JAX\'s installation page says.',
             }
         )
@@ -83,7 +83,7 @@ def _examine_cache(problems: list[dict[str, str]]) -> dict[str, Any]:
     """Where compiled programs are kept from one process to the next."""
     directory = os.environ.get(_CACHE) or None
     if directory is None:
-        advice = f"Programs are compiled anew in every process; to keep them: export {SWITCH}=1"
+        advice = f"Programs are compiled again in every process; to keep them: export {SWITCH}=1"
         return {"directory": None, "megabytes": None, "advice": advice}
     path = Path(directory).expanduser()
     nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())

@@ -14,7 +14,7 @@ _MEMORY_WHERE_NOBODY_KNOWS = 2**34
 
 
 class InvalidInput(ValueError):
-    """An argument that the library cannot work with, said in the user's words."""
+    """An argument that the library cannot work with; the message says what was given and what to do."""
 
 
 def check_precision() -> None:

@@ -356,7 +356,7 @@ class _Inside:
 def _unknown(value: Any, why: str) -> InvalidInput:
     return InvalidInput(
         f"{value!r:.100} was given (a {type(value).__qualname__}); results cannot be named by it, because {why}. Give "
-        "numbers, arrays and functions written in Python, or do without a store."
+        "numbers, arrays and functions written in Python, or use no store."
     )
 
 

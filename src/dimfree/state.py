@@ -17,12 +17,12 @@ Pair = tuple[str, str]  # of families of vectors
 
 
 class State(eqx.Module):
-    r"""The overlaps of all vectors that take part, the readout where it is trained, and what an algorithm measures.
+    r"""The overlaps of all vectors, the readout if it is trained, and the numbers that an algorithm measures.
 
     $$ Q = W W^\top / d, \qquad M = W W_*^\top / d, \qquad P = W_* W_*^\top / d. $$
 
-    An algorithm with a memory has vectors of its own beside the students and teachers, such as a momentum. They start
-    where the algorithm says, so that nobody has to write them; in a result they are there, by name (`overlap`).
+    An algorithm with a memory has its own vectors beside the students and teachers, such as a momentum. The algorithm
+    says where they start, so you do not have to give them; a result has them by name (`overlap`).
 
     **Arguments:**
 
@@ -35,9 +35,9 @@ class State(eqx.Module):
 
     **Attributes:**
 
-    - `overlaps`: of each pair of families of vectors, shape `(blocks, rows of the one, rows of the other)` after the
-      leading axes, with an entry for each block of the inputs' spectrum (one where they are isotropic).
-    - `numbers`: what the algorithm measures to choose its steps by, such as a running norm of the gradient, by name.
+    - `overlaps`: for each pair of families of vectors, shape `(blocks, rows of the first, rows of the second)` after
+      the leading axes, with an entry for each block of the inputs' spectrum (one block if inputs are isotropic).
+    - `numbers`: by name, what the algorithm measures to choose its steps, such as a running norm of the gradient.
 
     ??? example
         >>> import dimfree
@@ -77,7 +77,7 @@ class State(eqx.Module):
         self.numbers = {}
         if self.readout is not None and self.readout.shape[:-1] != own.shape[:-2]:
             raise InvalidInput(
-                f"readout has shape {self.readout.shape}; its leading axes must be those of Q, {own.shape}."
+                f"readout has shape {self.readout.shape}; its leading axes must be the same as of Q, {own.shape}."
             )
 
     @classmethod
@@ -186,11 +186,11 @@ class State(eqx.Module):
 
 
 class WideState(eqx.Module):
-    r"""The overlaps of a wide student network, without those among its neurons.
+    r"""The overlaps of a wide student network, without the overlaps among its neurons.
 
-    What neurons have outside the teacher's span points in directions of its own for each,
+    Outside the teacher's span each neuron points in its own direction,
     $$ Q = M P^{-1} M^\top + \text{diag}(q_\perp), $$
-    so that p neurons are p (k + 1) numbers in place of p^2. `Q` is formed where it is asked for.
+    so p neurons are p (k + 1) numbers instead of p^2. `Q` is formed only if you ask for it.
 
     **Arguments:**
 
@@ -198,9 +198,9 @@ class WideState(eqx.Module):
     - `q_perp`: squared norm of each student outside the teacher's span, over d, shape `(p,)`.
     - `P`: overlaps among the teachers, shape `(k, k)`; the identity if left out.
     - `readout`: second-layer parameters; if left out, those of the problem.
-    - `cosine_variance`: of the angles between students outside the teacher's span, 1/(d - k) for random directions in
-      dimension d; zero if left out, that of infinite d.
-    - `density`: whether the neurons stand for a density, that of infinitely many.
+    - `cosine_variance`: variance of the cosines between students outside the teacher's span, 1/(d - k) for random
+      directions in dimension d; zero if left out, which is infinite d.
+    - `density`: whether the neurons represent the density of infinitely many neurons.
 
     Leading axes (runs, times) are allowed, the same for all entries.
 

@@ -47,22 +47,22 @@ _OUTCOME_WORDS = {
 
 
 class Trajectory(eqx.Module):
-    """The State over alpha (over time where data are reused), for one run or many.
+    """The State over alpha (over time if data are reused), for one run or many.
 
     After a run stops (event, divergence) its last State is repeated; `outcome` and `stopped_at` say so.
 
     **Attributes:**
 
-    - `alpha`: the clock, samples per dimension, shape `(times,)`; where data are reused it is time, learning_rate x
+    - `alpha`: the clock, samples per dimension, shape `(times,)`; if data are reused, it is time, learning_rate x
       steps, and is called `time` too.
-    - `state`: State with axes `(times, ...)`, or `(runs, times, ...)` where there are runs; a [`WideState`] where
-      the limit is that of wide networks.
+    - `state`: State with axes `(times, ...)`, or `(runs, times, ...)` if there are runs; a [`WideState`] for the limit
+      of wide networks.
     - `risk`: the mean loss of a fresh sample at each State.
     - `outcome`: an `Outcome` for each run; `stopped_at`: the alpha of its event or divergence (NaN if it completed).
-    - `training_loss`: where data are reused, the mean loss of the training samples at each State.
+    - `training_loss`: if data are reused, the mean loss of the training samples at each State.
     - `covariance`: of the coordinates named in `labels`, shape `(times, n, n)`, from [`linear_noise`].
     - `provenance`: how it was made: version, settings, seed, device.
-    - `limit_sources`: the publications that the limit comes from, for `dimfree.cite`; none where it was simulated.
+    - `limit_sources`: the publications behind the limit, for `dimfree.cite`; none for a simulation.
     """
 
     alpha: Float[Array, "*batch times"]
@@ -156,11 +156,11 @@ class Trajectory(eqx.Module):
     def to_xarray(self, observe: Sequence[str] = ()) -> "xarray.Dataset":
         """A labelled Dataset: Q, M, P, readout and risk over the clock (and run), with the provenance as attributes.
 
-        Where inputs have a spectrum, `Q_of_block`, `M_of_block` and `P_of_block` are the overlaps in each block.
+        If inputs have a spectrum, `Q_of_block`, `M_of_block` and `P_of_block` are the overlaps in each block.
 
         **Arguments:**
 
-        - `observe`: names of what else to keep, such as `["accuracy"]`. The values of a function are added to a
+        - `observe`: names of other observables to keep, such as `["accuracy"]`. The values of a function are added to a
           Dataset by `dataset["margin"] = (dataset["risk"].dims, trajectory.observe(margin))`.
 
         **Returns:** an `xarray.Dataset`.

@@ -30,7 +30,7 @@ def read(path: str | Path, *, what: str) -> Any:
     except ValueError as error:  # a name that no file can have
         raise InvalidInput(f"{str(path)!r} cannot be read: {error}.") from error
     if len(content) > _LARGEST_FILE:
-        raise InvalidInput(f"{path} has more than {_LARGEST_FILE:,} bytes; the file of {what} is a page.")
+        raise InvalidInput(f"{path} has more than {_LARGEST_FILE:,} bytes; give the small file that states {what}.")
     try:
         return yaml.load(content, Loader=_PlainLoader)
     except RecursionError:

@@ -64,8 +64,8 @@ class CoordinateWise(OnlineAlgorithm):
         self.beta2 = None if beta2 is None else _kept(beta2, "beta2")
         if self.beta2 == 0 and self.beta1 > 0:
             raise InvalidInput(
-                f"beta1 = {self.beta1:g} and beta2 = 0 were given; a mean of gradients over the size of the last one "
-                "alone has no finite mean. Give beta2 > 0, or dimfree.SignDescent."
+                f"beta1 = {self.beta1:g} and beta2 = 0 were given; a mean of gradients divided by the "
+                "size of the last one has no finite mean. Give beta2 > 0, or dimfree.SignDescent."
             )
         if forgetting is not None:
             positive_number(forgetting, "forgetting")
@@ -188,7 +188,7 @@ class SignDescent(CoordinateWise):
 
 
 class RMSProp(CoordinateWise):
-    r"""One-pass SGD with each coordinate of the gradient over the root of its running mean square.
+    r"""One-pass SGD that divides each coordinate of the gradient by the root of its running mean square.
 
     With $z = \sqrt d$ times the gradient, whose coordinates are of order one, in each coordinate
 
@@ -201,8 +201,8 @@ class RMSProp(CoordinateWise):
 
     - `learning_rate`: a number or a function of alpha.
     - `beta2`: how much of v is kept in a step; or `forgetting`, for a memory of order d: beta2 = 1 - forgetting / d.
-    - `epsilon`: $\sqrt d$ times that of code that does not scale the gradient. With `forgetting` the limit needs a
-      positive one: without it the first steps are larger the larger d is.
+    - `epsilon`: $\sqrt d$ times the epsilon of code that does not scale the gradient. With `forgetting` the limit needs
+      a positive epsilon: otherwise the first steps grow with d.
     - `batch_size`: fresh samples in a step; `readout_rate`: as for [`OnlineSGD`].
 
     Simulate it with `method="vectors"`: its law depends on the coordinates.
@@ -235,17 +235,17 @@ class Adam(CoordinateWise):
     with $\hat m = m / (1 - \beta_1^t)$ and $\hat v = v / (1 - \beta_2^t)$ after t steps. AdamW is
     `dimfree.WeightDecay(adam, decay)`.
 
-    With a fixed `beta2` the averages follow the gradient faster than weights move; with `forgetting` v changes as they
-    do, and has a limit of its own, `state.numbers["second_moment"]`: the mean over the coordinates of each block of the
-    inputs' spectrum, for each student. At a given d both name the same algorithm, forgetting = d (1 - beta2): 0.999 in
-    1,000 dimensions is forgetting = 1.
+    With a fixed `beta2` the averages follow the gradient faster than weights move; with `forgetting`, v changes as
+    slowly as the weights and has its own limit, `state.numbers["second_moment"]`: the mean over the coordinates of each
+    block of the inputs' spectrum, for each student. At a given d both arguments name the same algorithm, forgetting = d
+    (1 - beta2): 0.999 in 1,000 dimensions is forgetting = 1.
 
     **Arguments:**
 
     - `learning_rate`: a number or a function of alpha.
     - `beta1`: how much of m is kept in a step.
     - `beta2`: how much of v is kept in a step; or `forgetting`, for a memory of order d: beta2 = 1 - forgetting / d.
-    - `epsilon`: $\sqrt d$ times that of code that does not scale the gradient.
+    - `epsilon`: $\sqrt d$ times the epsilon of code that does not scale the gradient.
     - `bias_correction`: whether m and v are divided by the sum of their weights so far.
     - `batch_size`: fresh samples in a step; `readout_rate`: as for [`OnlineSGD`].
 

@@ -23,19 +23,19 @@ class Momentum(OnlineSGD):
     $$ v \leftarrow \Big(1 - \frac{\text{forgetting}}{d}\Big) v + g, \qquad
        w \leftarrow w - \text{learning\_rate} \; g - \frac{\text{momentum\_rate}}{d} \, v, $$
 
-    with g the gradient of the batch and of the penalty, and v = 0 at the start. In a step v is the one before it: the
-    other order changes the step by order 1/d, and not the limit; Nesterov's point of evaluation neither. As d grows, v
-    is of the order of w and has a limit of its own, with overlaps `"momentum"` in the State. A lookahead of order one,
-    the gradient at $w - \text{lookahead} \cdot v$, is another algorithm. Several momenta, each with a rate and a
-    forgetting of its own, are `"momentum"`, `"momentum_2"`, ... in the State.
+    with g the gradient of the batch and of the penalty, and v = 0 at the start. The step of w uses v from before the
+    step. The other order changes the step by order 1/d and does not change the limit; Nesterov's point of evaluation
+    does not either. As d grows, v is as large as w and has its own limit, with overlaps `"momentum"` in the State. A
+    lookahead of order one, the gradient at $w - \text{lookahead} \cdot v$, is another algorithm. Several momenta, each
+    with its own rate and forgetting, are `"momentum"`, `"momentum_2"`, ... in the State.
 
     **Arguments:**
 
     - `learning_rate`: of the gradient itself; `momentum_rate`: of the momentum; `forgetting`: how much of the momentum
       is lost in a step, times d. Numbers or functions of alpha: `lambda alpha: 4 / (1 + alpha)` is a memory that grows,
-      and doubles the exponent of the risk where eigenvalues are a power law. Lists, one entry for each momentum, where
-      there are several.
-    - `lookahead`: how far along the momentum the gradient is taken, for one momentum; likewise.
+      and doubles the exponent of the risk where eigenvalues are a power law. For several momenta give lists, with one
+      entry for each momentum.
+    - `lookahead`: how far along the momentum the gradient is taken, for one momentum; a number or a function of alpha.
     - `batch_size`, `sphere`, `ridge`, `readout_rate`: as for [`OnlineSGD`]; the readout has no momentum.
 
     ??? example
@@ -74,7 +74,7 @@ class Momentum(OnlineSGD):
             )
         self.lookahead = None if lookahead is None else as_rate(lookahead, "lookahead", signed=True)
         if lookahead is not None and len(_several(self.forgetting)) > 1:
-            raise InvalidInput("lookahead was given, and several momenta; it is along one: give one momentum.")
+            raise InvalidInput("lookahead was given with several momenta; it needs exactly one: give one momentum.")
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -123,13 +123,13 @@ class HeavyBall(OnlineSGD):
     or $w \leftarrow w - \text{learning\_rate} \, (g + \text{momentum} \cdot v)$, along the new momentum: Nesterov's
     step, in terms of the point where it takes its gradient.
 
-    As d grows, v forgets faster than anything moves: the limit, second-order term and fluctuations included, is that
-    of [`OnlineSGD`] at the rate learning_rate / (1 - momentum), and [`ode`], [`sde`] and [`linear_noise`] are those of
-    it. [`simulate`] runs the algorithm itself.
+    As d grows, v forgets faster than anything moves. So the limit, including the second-order term and fluctuations, is
+    the same as for [`OnlineSGD`] at the rate learning_rate / (1 - momentum), and [`ode`], [`sde`] and [`linear_noise`]
+    use this algorithm. [`simulate`] runs the heavy ball itself.
 
     **Arguments:**
 
-    - `learning_rate`: a number or a function of alpha; `momentum`: at least 0, less than 1, likewise.
+    - `learning_rate`: a number or a function of alpha; `momentum`: likewise, at least 0 and less than 1.
     - `batch_size`, `sphere`, `ridge`, `readout_rate`: as for [`OnlineSGD`]; the readout has no momentum.
     - `nesterov`: whether to make Nesterov's step.
     """
@@ -266,18 +266,18 @@ class Beside(OnlineAlgorithm):
 
 
 class Averaged(Beside):
-    r"""An algorithm, and beside it an average of its iterates.
+    r"""An algorithm together with an average of its iterates.
 
     $$ a \leftarrow a + \frac{\text{forgetting}}{d} (w - a), \qquad a = w \text{ at the start} $$
 
-    The weights do not see it. Its overlaps are those of `"average"` in the State, and `state.at("average")` is the
-    State of a network with these weights: `problem.risk(trajectory.state.at("average"))` is its risk.
+    The average does not change the weights. The State has its overlaps as `"average"`, and `state.at("average")` is the
+    State of a network with the averaged weights: `problem.risk(trajectory.state.at("average"))` is its risk.
 
     **Arguments:**
 
     - `algorithm`: an [`OnlineSGD`], [`Momentum`], ...
     - `forgetting`: a number, for an exponential average over 1/forgetting of alpha, or a function of alpha: with
-      `lambda alpha: 1 / (alpha + 0.01)` it is the mean of all iterates, but for the first hundredth of alpha.
+      `lambda alpha: 1 / (alpha + 0.01)` it is the mean of all iterates, except for the first hundredth of alpha.
     """
 
     algorithm: OnlineAlgorithm
@@ -299,19 +299,20 @@ class Averaged(Beside):
 
 
 class ScheduleFree(Averaged):
-    r"""An algorithm with the gradient between its weights and their average, whose risk needs no decay of the rate.
+    r"""An algorithm that takes the gradient between its weights and their average; the average needs no decay of the
+    rate.
 
     $$ g = g\big((1 - \text{interpolation}) \, w + \text{interpolation} \; a\big), \qquad
        a \leftarrow a + \frac{\text{forgetting}}{d} (w - a), \qquad a = w \text{ at the start} $$
 
-    The average is what is learned: `problem.risk(trajectory.state.at("average"))`.
+    The average is the learned result: `problem.risk(trajectory.state.at("average"))`.
 
     **Arguments:**
 
     - `algorithm`: an [`OnlineSGD`], ...
     - `interpolation`: at least 0, less than 1.
-    - `forgetting`: of the average; 1 / (1 + alpha) if left out, the mean of all iterates, in which the start counts for
-      one of alpha. A number or a function of alpha.
+    - `forgetting`: forgetting of the average, a number or a function of alpha; 1 / (1 + alpha) if left out, which is
+      the mean of all iterates, in which the start counts as much as one unit of alpha.
 
     Defazio et al., NeurIPS 2024.
 
@@ -351,11 +352,11 @@ def _since_the_start(alpha: Float[Array, ""]) -> Float[Array, ""]:
 
 
 class WeightDecay(Beside):
-    r"""An algorithm, and beside it a decay of the weights that no rate multiplies and no momentum sees.
+    r"""An algorithm together with a decay of the weights that no rate multiplies and no momentum contains.
 
     $$ w \leftarrow \text{step}(w) - \frac{\text{decay}}{d} \, w $$
 
-    A `ridge` is part of the gradient instead: its decay is learning_rate x ridge, and a momentum remembers it.
+    A `ridge` is part of the gradient instead: its decay is learning_rate x ridge, and a momentum contains it.
 
     **Arguments:**
 

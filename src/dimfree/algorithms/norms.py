@@ -42,9 +42,9 @@ class Clipped(_OfNorm):
     $$ g \leftarrow g \, \min\Big(1, \frac{\text{norm}}{\|g\|}\Big), \qquad
        \|g\| = \frac{1}{B} \Big( \sum_{bc} s_b \cdot s_c \, \frac{x_b \cdot x_c}{d} \Big)^{1/2}, $$
 
-    over all students, of the mean gradient of the batch, before any momentum. As d grows the samples of a batch are
-    orthogonal, each of norm $\|s\| \sqrt{\text{tr}\,\Sigma / d}$; where there are several, averages run over all their
-    fields together.
+    over all students, of the mean gradient of the batch, before any momentum. As d grows, the samples of a batch become
+    orthogonal, each of norm $\|s\| \sqrt{\text{tr}\,\Sigma / d}$; if there are several, averages are over the fields of
+    all of them together.
 
     **Arguments:**
 
@@ -68,12 +68,12 @@ class Clipped(_OfNorm):
 
 
 class NormalisedGradient(_OfNorm):
-    r"""An algorithm whose gradient is brought to one norm, whatever its length.
+    r"""An algorithm whose gradient is rescaled to a given norm.
 
     $$ g \leftarrow \text{norm} \, \frac{g}{\|g\|} $$
 
-    with the norm of the mean gradient of the batch, over all students. As d grows one student sees the sign of its
-    slope only, with one sample in a batch.
+    with the norm of the mean gradient of the batch, over all students. For one student and one sample in a batch only
+    the sign of the slope remains as d grows.
 
     **Arguments:**
 
@@ -89,13 +89,13 @@ class NormalisedGradient(_OfNorm):
 
 
 class AdaptiveClip(OfSlopes):
-    r"""An algorithm whose gradient is clipped at a multiple of the norm that it had lately.
+    r"""An algorithm whose gradient is clipped at a multiple of its recent norm.
 
     $$ g \leftarrow g \, \min\Big(1, \frac{\text{factor} \sqrt n}{\|g\|}\Big), \qquad
        n \leftarrow n + \frac{\text{forgetting}}{d} \big(\|g\|^2 - n\big) $$
 
-    with the clipped gradient in n, so that a few enormous ones do not raise it. `numbers["gradient_square"]` of a State
-    is n.
+    with the clipped gradient in n, so that a few very large gradients do not raise n. `numbers["gradient_square"]` of a
+    State is n.
 
     **Arguments:**
 
@@ -147,11 +147,11 @@ class AdaptiveClip(OfSlopes):
 
 
 class AdaGradNorm(OnlineSGD):
-    r"""One-pass SGD whose rate falls with the gradients that it has seen.
+    r"""One-pass SGD whose rate falls as it sees more gradients.
 
     $$ n \leftarrow n + \frac{\|g\|^2}{d}, \qquad w \leftarrow w - \frac{\text{learning\_rate}}{\sqrt n} \, g $$
 
-    Sums run over order d steps of gradients of order one, hence the 1/d. `numbers["gradient_square"]` of a State is n.
+    The 1/d is there because d steps add up gradients of order one. `numbers["gradient_square"]` of a State is n.
 
     **Arguments:**
 
@@ -200,7 +200,7 @@ class AdaGradNorm(OnlineSGD):
 
 
 class RMSNorm(AdaGradNorm):
-    r"""One-pass SGD whose gradient is divided by the norm that it had lately.
+    r"""One-pass SGD whose gradient is divided by its recent norm.
 
     $$ n \leftarrow n + \frac{\text{forgetting}}{d} \big(\|g\|^2 - n\big), \qquad
        w \leftarrow w - \frac{\text{learning\_rate}}{\sqrt n} \, g $$

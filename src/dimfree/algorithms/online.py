@@ -231,13 +231,13 @@ class OnlineSGD(OnlineAlgorithm):
          \frac{\partial \text{loss}_b}{\partial \lambda_j} \frac{x_b}{\sqrt d},
        \qquad x_b \sim N(0, I_d), $$
 
-    and the readout, where it is trained, moves by $-(\text{readout\_rate}/d)$ times its own (ridged) gradient.
+    and the readout, if it is trained, moves by $-(\text{readout\_rate}/d)$ times its own (ridged) gradient.
 
     **Arguments:**
 
     - `learning_rate`: a number, or a function of alpha (any JAX function, or a [`PiecewiseLinear`]).
     - `batch_size`: fresh samples in a step, B; a step advances the clock by B/d.
-    - `sphere`: whether each student is brought back to norm $\sqrt d$ after each step.
+    - `sphere`: whether each student is rescaled to norm $\sqrt d$ after each step.
     - `ridge`: strength of the penalty $\tfrac{\text{ridge}}{2d}\|w\|^2$; a number or a function of alpha.
     - `readout_rate`: a number or a function of alpha; None leaves the readout fixed.
     """

@@ -22,10 +22,10 @@ _KNOWN = (
 
 
 def from_optax(transformation: Any, *, d: int, batch_size: int = 1) -> OnlineAlgorithm:
-    r"""The algorithm that an optimiser of optax is in dimension d.
+    r"""Translate an optimiser of optax into an algorithm in dimension d.
 
-    The parameters are the weights W of shape `(p, d)`, with rows of norm $\sqrt d$, and the loss is a function of
-    $W x / \sqrt d$, averaged over the batch. Then the gradient of optax is that of dimfree, and
+    The parameters are the weights W of shape `(p, d)`, with rows of norm $\sqrt d$, and the loss is a function of $W x
+    / \sqrt d$, averaged over the batch. Then optax and dimfree have the same gradient, and
 
     | in optax | here |
     | --- | --- |
@@ -37,8 +37,8 @@ def from_optax(transformation: Any, *, d: int, batch_size: int = 1) -> OnlineAlg
     | `sign_sgd(rate)` | `SignDescent` at the rate $\sqrt d$ rate |
     | `add_decayed_weights(r)` | `ridge` = d r; after a momentum or Adam, `WeightDecay` by d r x learning rate |
 
-    The chain is read off the closures of optax. What is not understood, or stands in an order that has no counterpart
-    here, is refused by name.
+    dimfree reads the chain from the closures of optax. It refuses, by name, transformations that it does not know, and
+    orders of the chain that have no counterpart here.
 
     **Arguments:**
 
@@ -46,7 +46,7 @@ def from_optax(transformation: Any, *, d: int, batch_size: int = 1) -> OnlineAlg
     - `d`: the dimension in which it is used.
     - `batch_size`: fresh samples in a step.
 
-    **Returns:** an [`OnlineSGD`], [`HeavyBall`], ... whose steps in dimension d are those of the transformation.
+    **Returns:** an [`OnlineSGD`], [`HeavyBall`], ... that makes the same steps in dimension d as the transformation.
 
     ??? example
         >>> import dimfree, optax

@@ -108,7 +108,7 @@ class GradientDescent(ReusedData):
 
     - `learning_rate`: the step of the clock, time.
     - `samples_per_dimension`: M/d.
-    - `sphere`: whether each student is brought back to norm $\sqrt d$ after each step.
+    - `sphere`: whether each student is rescaled to norm $\sqrt d$ after each step.
     - `ridge`: strength of the penalty $\tfrac{\text{ridge}}{2}\|w\|^2$.
     """
 
@@ -127,10 +127,10 @@ class GradientDescent(ReusedData):
 
 
 class MultiPassSGD(ReusedData):
-    r"""Gradient descent on a random part of the samples, another at each step.
+    r"""Gradient descent on a random part of the samples, drawn again at each step.
 
     Each sample is in the batch with probability `batch_fraction`, independently of the others and of the steps before,
-    and the gradient is divided by it. Batches of a given size drawn with replacement are another algorithm, with more
+    and the gradient is divided by it. Drawing batches of a given size with replacement is another algorithm, with more
     noise (a variance of $1/\text{batch\_fraction}$ for each sample's weight, where here it is
     $1/\text{batch\_fraction} - 1$), and their runs differ visibly. As the learning rate vanishes, both become gradient
     descent; [`PersistentSGD`] does not.
@@ -161,7 +161,7 @@ class MultiPassSGD(ReusedData):
 
 
 class PersistentSGD(ReusedData):
-    r"""Gradient descent on a random part of the samples, in which each stays for a while.
+    r"""Gradient descent on a random part of the samples, where each sample stays for a while.
 
     Each sample enters the batch at rate $1/\tau$ and leaves it at rate $(1 - \ell)/(\ell \tau)$, with
     $\ell$ = `batch_fraction` and $\tau$ = `persistence`, independently of the others. Over a step $\epsilon$ of time
@@ -169,8 +169,8 @@ class PersistentSGD(ReusedData):
 
     $$ P(0 \to 1) = \ell x, \qquad P(1 \to 0) = (1 - \ell) x, \qquad x = 1 - e^{-\epsilon / (\ell \tau)}, $$
 
-    so that it is the same process at any learning rate: it is stationary with a fraction $\ell$ of the samples in the
-    batch, and correlated over times of order $\ell \tau$.
+    so it is the same process at any learning rate: it is stationary with a fraction $\ell$ of the samples in the batch,
+    and correlated over times of order $\ell \tau$.
 
     **Arguments:**
 

@@ -37,7 +37,7 @@ class OfSlopes(Beside):
 
 
 class ClippedSlopes(OfSlopes):
-    r"""An algorithm with the slopes of each sample bounded: a loss that grows linearly at most.
+    r"""An algorithm that clips the slopes of each sample, as for a loss that grows at most linearly.
 
     $$ s_{bi} \leftarrow \max(-\text{largest}, \min(\text{largest}, s_{bi})), \qquad
        s_{bi} = \frac{\partial \text{loss}_b}{\partial \lambda_i} $$
@@ -60,7 +60,7 @@ class ClippedSlopes(OfSlopes):
 
 
 class MovedGradient(OfSlopes):
-    r"""An algorithm with the gradient of the same batch at a point further on: extragradient steps.
+    r"""An algorithm that takes the gradient of the same batch at a moved point: extragradient steps.
 
     $$ g(w) \leftarrow g\big(w - \text{distance} \cdot g(w)\big) $$
 
@@ -85,7 +85,7 @@ class MovedGradient(OfSlopes):
 
 
 class SharpnessAware(OfSlopes):
-    r"""An algorithm with the gradient of the same batch at the worst point nearby (SAM).
+    r"""An algorithm that takes the gradient of the same batch at the worst point nearby (SAM).
 
     $$ g(w) \leftarrow g\Big(w + \text{radius} \, \frac{g(w)}{\|g(w)\|}\Big) $$
 
@@ -95,7 +95,7 @@ class SharpnessAware(OfSlopes):
     **Arguments:**
 
     - `algorithm`: an [`OnlineSGD`], [`Momentum`], ...
-    - `radius`: of the ball, in units in which weights have norm $\sqrt d$ and gradients norm one; a number or a
+    - `radius`: radius of the ball, in units where weights have norm $\sqrt d$ and gradients norm one; a number or a
       function of alpha.
 
     Foret, Kleiner, Mobahi & Neyshabur, ICLR 2021.
@@ -127,14 +127,14 @@ class Repeated(OfSlopes):
 
     $$ w \leftarrow w - \text{first\_rate} \; g(w), \qquad w \leftarrow w - \text{learning\_rate} \; g(w) $$
 
-    The second step sees fields that the first has moved by order one, and so it learns directions that a single step
-    does not see: the slopes of both are used, $\text{first\_rate} \, s + \text{learning\_rate} \, \tilde s$. A ridge,
-    which is of order 1/d, acts at both rates on the weights before the first step.
+    The second step sees fields that the first step has moved by order one. So it learns directions that a single step
+    does not see: it uses the slopes of both steps, $\text{first\_rate} \, s + \text{learning\_rate} \, \tilde s$. A
+    ridge, which is of order 1/d, acts at both rates on the weights before the first step.
 
     **Arguments:**
 
     - `algorithm`: an [`OnlineSGD`].
-    - `first_rate`: of the first step; that of the second if left out. A number or a function of alpha.
+    - `first_rate`: rate of the first step; the rate of the second step if left out. A number or a function of alpha.
 
     Arnaboldi, Dandi, Krzakala, Pesce & Stephan 2024.
     """

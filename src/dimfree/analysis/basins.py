@@ -96,18 +96,18 @@ def basins(
 ) -> Basins:
     """The probability of each end of SGD from a random start, by the ODE and by exact simulation.
 
-    The ODE is solved from every start. Simulated runs, which fluctuate, are said to end where the ODE takes their last
-    State. Ends are told apart by their risk.
+    The ODE is solved from every start. Simulated runs fluctuate, so the end of a run is where the ODE takes its last
+    State. Ends are distinguished by their risk.
 
     **Arguments:**
 
     - `limit`: from [`ode`].
     - `d`: the dimension of the random starts and of the simulation.
-    - `alpha`: the time to end at; long enough to come to rest.
+    - `alpha`: the end time; long enough to come to rest.
     - `key`: random key.
-    - `starts`: how many random ones ([`random_state`], with a standard normal readout if it is trained), or States,
-      along a leading axis.
-    - `runs`: from how many of the starts to simulate too.
+    - `starts`: the number of random starts ([`random_state`], with a standard normal readout if it is trained), or
+      States, along a leading axis.
+    - `runs`: number of starts from which to simulate too.
     - `steps`: of the solver, for a drift that jumps.
 
     **Returns:** the ends and their probabilities; it prints as a table.

@@ -54,7 +54,7 @@ def critical_points(
     check_problem(problem)
     if not (problem.smooth or is_relu(problem)):
         raise InvalidInput(
-            "This loss has kinks, and averages over sampled fields are then no smooth function of the weights that "
+            "This loss has kinks, and averages over sampled fields are then not a smooth function of the weights that "
             "could be searched for critical points. Use a smooth loss, or TwoLayer with activation='relu'."
         )
     width, k = problem.width, problem.teacher_width

@@ -72,7 +72,7 @@ class ExitTime:
     """The exit time from the plateau by every description, from [`exit_time`]; it prints as a table.
 
     - `closed_form`: `annealed`, `quenched`, `dressed` and `from_zero`, for quadratic networks; else None.
-    - `ode`, `dressed`, `sde`, `simulated`: an `ExitEstimate` each; None where it was not asked for or left out.
+    - `ode`, `dressed`, `sde`, `simulated`: an `ExitEstimate` each; None if it was not asked for or left out.
     - `plateau_risk`: what the risk is on the plateau; `level`: what it must fall to.
     - `notes`: what was left out, and why.
     """
@@ -172,18 +172,18 @@ def exit_time(
 ) -> ExitTime:
     r"""How many samples SGD needs, from a random start in dimension d, to leave the plateau.
 
-    The plateau is where the ODE comes to rest from students without any overlap; SGD has left it when the risk has
-    lost the fraction `threshold` of its excess there (over the irreducible risk). By:
+    The plateau is where the ODE comes to rest from students without any overlap; SGD has left it when the risk has lost
+    the fraction `threshold` of its excess there (over the irreducible risk). The methods are:
 
     - `closed_form`: for quadratic networks, see `ExitFormulas`;
     - `ode`: the [`ode`] from random starts;
     - `dressed`: the ODE from random starts to which the noise that SGD collects on the plateau has been added. On the
-      plateau overlaps are of order $d^{-1/2}$, and so is that noise ([`linear_noise`]): it counts as much as the start,
-      whatever d is. The error that is left is O(1/d);
+      plateau overlaps are of order $d^{-1/2}$, and this noise ([`linear_noise`]) is as large as the start at every d.
+      The remaining error is O(1/d);
     - `sde`: first passage of the [`sde`];
     - `simulated`: SGD itself, exactly in law, with [`simulate`].
 
-    Arnaboldi et al. 2023, Sections 3 and 4, finds that noise may be left out; it may not, see `ExitFormulas`.
+    Arnaboldi et al. 2023, Sections 3 and 4, finds that noise does not matter; it does, see `ExitFormulas`.
 
     **Arguments:**
 

@@ -27,21 +27,21 @@ _MOST_COORDINATES = 1_000  # a search takes minutes there
 
 @dataclasses.dataclass(frozen=True)
 class FixedPoint:
-    """A fixed point of the ODE, or a connected family of them; it stands for all that symmetries make of it.
+    """A fixed point of the ODE, or a connected family of them; it represents all its images under symmetries.
 
     **Attributes:**
 
     - `state`: one of its points.
-    - `components`: how many connected sets the symmetries make of it, itself included.
+    - `components`: number of connected sets among its images under symmetries, itself included.
     - `dimension`: of the family; 0 for a point.
     - `risk`: the population risk at `state`.
     - `members`: points of the family at which the following are known, `state` first, along a leading axis.
     - `eigenvalues`: of the Jacobian of the drift at each member, per unit of alpha, in decreasing order of the real
       part, shape (m, n).
-    - `growth`: the largest growth rate across the family at each member, shape (m,). It is the largest eigenvalue, less
-      as many zeros as the family has directions; where the drift has a kink, what is seen from perturbed points.
+    - `growth`: the largest growth rate across the family at each member, shape (m,). It is the largest eigenvalue,
+      without as many zeros as the family has directions; where the drift has a kink, it comes from perturbed points.
     - `unstable`: whether each member is, shape (m,).
-    - `decided`: False where the fastest directions are flat to first order.
+    - `decided`: False if the fastest directions are flat to first order.
     """
 
     state: State
@@ -87,7 +87,7 @@ class FixedPoints:
 
     **Attributes:**
 
-    - `kinds`: one for each set of components that symmetries carry into each other.
+    - `kinds`: one for each set of components that symmetries map to each other.
     - `symmetries`: how many there are.
     """
 
@@ -134,25 +134,25 @@ class FixedPoints:
 def fixed_points(limit: MeanLimit, *, key: PRNGKeyArray, starts: int | State = 256) -> FixedPoints:
     r"""The fixed points of an ODE, grouped into connected families, with the stability of each.
 
-    Levenberg-Marquardt on $f = 0$ from many starts, from where the ODE takes random States, and from what is found with
-    a neuron put to zero, with half of another in the place of a dead one, or moved along its fastest growing direction;
-    what it finds are States with no drift. Points that a symmetry of the drift (renaming of neurons, changes of sign,
-    found by trying them) carries into each other are one. Two are in one family if one can walk from one to the other
-    by short steps inside the set of fixed points.
+    Levenberg-Marquardt solves $f = 0$ from many starts: random States, the States to which the ODE takes them, and
+    points already found, changed by setting a neuron to zero, by replacing a dead neuron by half of another neuron, or
+    by a move along the fastest growing direction. It finds States without drift. Points that a symmetry of the drift
+    (permutations of neurons, changes of sign, found by trying them) maps to each other count as one. Two points are in
+    one family if short steps inside the set of fixed points lead from one to the other.
 
-    Where the drift is smooth, stability is that of its Jacobian across the family. Where it has a kink, as clusters
-    that are points have at $M_i \cdot \text{means}_c = 0$, it is seen from points nearby: a point is unstable if some
+    Where the drift is smooth, its Jacobian across the family decides about stability. Where the drift has a kink, as
+    for clusters that are points at $M_i \cdot \text{means}_c = 0$, points nearby decide: a point is unstable if some
     small perturbation of it moves away, and does not slow down. A coordinate that is zero at a start stays zero in the
     search, because such kinks are where coordinates vanish, and dead neurons are fixed points.
 
-    A search is no proof: with more `starts` there may be more.
+    A search does not prove that the list is complete: with more `starts` there may be more points.
 
     **Arguments:**
 
     - `limit`: from [`ode`] or [`gradient_flow`], with constant rates.
     - `key`: random key of the starts and perturbations.
-    - `starts`: how many random ones, a third of them of sparse neurons, a third with neurons along one teacher or
-      dead; or States to start from, along a leading axis.
+    - `starts`: the number of random starts, a third of them with sparse neurons, a third with neurons along one teacher
+      or dead; or States to start from, along a leading axis.
 
     **Returns:** [`FixedPoints`], a sequence of [`FixedPoint`]; it prints as a table.
 

@@ -31,13 +31,13 @@ class Leap(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class InformationExponent:
-    """How a target is seen by one-pass SGD from a random start, from [`information_exponent`]; it prints itself.
+    """How one-pass SGD sees a target from a random start, from [`information_exponent`]; it prints as a report.
 
     - `exponent`: the order of the first Hermite coefficient that SGD sees; None if there is none up to `order`.
-    - `leaps`: the order at which each further set of directions is seen, once those before are learned, with the
+    - `leaps`: the order at which SGD sees each further set of directions, once the earlier sets are learned, with the
       directions; `leap` is the largest.
     - `coefficients`: of each order from 0 to `order`; for several directions the norm of all coefficients of an order.
-    - `student_coefficients`: those of the student's activation, where a problem was given; else None.
+    - `student_coefficients`: the coefficients of the student's activation, if a problem was given; otherwise None.
     - `zero`: coefficients of at most this size count as zero.
     - `directions`: the number of directions of the target, k.
     """
@@ -128,37 +128,37 @@ def information_exponent(
 ) -> InformationExponent:
     r"""The information exponent of a target, its leaps, and the samples that one-pass SGD needs.
 
-    From a random start a student has overlaps $m$ of order $d^{-1/2}$ with the target, and sees of it
+    From a random start a student has overlaps $m$ of order $d^{-1/2}$ with the target, and sees it through
 
     $$ \mathbb{E}[f_*(z)\, g(w \cdot z)] = \sum_n g_n \langle T_n, m^{\otimes n} \rangle, $$
 
     with $T_n$ the tensor of its Hermite coefficients of order n (for one direction $c_n$) and $g_n$ those of the
     student's activation. The first order n >= 1 for which $g_n T_n$ is not zero is the exponent $\kappa$: the overlap
-    grows by $m^{\kappa - 1}$. The noise of SGD shrinks it by learning_rate x m, so the learning rate must be of the
-    order $d^{-(\kappa - 2)/2}$ for $\kappa > 2$, and leaving the start takes of the order of d samples for
-    $\kappa = 1$, $d \log d$ for $\kappa = 2$, $d^{\kappa - 1}$ beyond.
+    grows by $m^{\kappa - 1}$. The noise of SGD shrinks it by learning_rate x m, so the learning rate must be of order
+    $d^{-(\kappa - 2)/2}$ for $\kappa > 2$. To leave the start takes order d samples for $\kappa = 1$, $d \log d$ for
+    $\kappa = 2$, and $d^{\kappa - 1}$ for larger $\kappa$.
 
-    A target of several directions is learned by steps. Once some are learned, the fields along them are of order one,
-    and the next are seen at the lowest order in the others alone of any $T_n$: a leap. With all leaps one it is a
-    staircase. Directions are found from the tensors and need not be those of the axes, so that a rotation of the target
-    has the same leaps. The largest takes the place of $\kappa$ in the number of samples. What is not seen up to `order`
-    may be seen at a higher one, and `sample_complexity` says so.
+    SGD learns a target of several directions in steps. Once some directions are learned, the fields along them are of
+    order one, and SGD sees the next directions at the lowest order of any $T_n$ in the new directions alone: a leap. If
+    all leaps are one, the target is a staircase. Directions are found from the tensors and need not be along the axes,
+    so a rotation of the target has the same leaps. The largest leap takes the place of $\kappa$ in the number of
+    samples. If something is not seen up to `order`, it may be seen at a higher order, and `sample_complexity` says so.
 
-    Holds for squared or correlation losses and orthonormal directions, on the sphere. A problem is judged with its
-    student: an order that the activation lacks is not seen. Signs are not looked at: at even orders a student whose
-    readout has the wrong sign is pushed away from the target.
+    Holds for squared or correlation losses and orthonormal directions, on the sphere. For a problem the student counts
+    too: an order that the activation lacks is not seen. Signs are ignored: at even orders a student whose readout has
+    the wrong sign is pushed away from the target.
 
     **Arguments:**
 
-    - `target`: the name of a link, such as `"relu"`, or a JAX function of a number (of an array `(k,)` where
-      `directions` is k > 1); or a problem, [`TwoLayer`], [`SingleIndex`] or [`MultiIndex`].
-    - `order`: the highest order looked at.
+    - `target`: the name of a link, such as `"relu"`, or a JAX function of a number (of an array `(k,)` if `directions`
+      is k > 1); or a problem, [`TwoLayer`], [`SingleIndex`] or [`MultiIndex`].
+    - `order`: the highest order to look at.
     - `directions`: the number of arguments of a function; a problem knows its own.
 
-    **Returns:** an [`InformationExponent`]; it prints in words.
+    **Returns:** an [`InformationExponent`]; it prints as a report.
 
     Ben Arous, Gheissari & Jagannath, JMLR 22 (2021) 106; Abbe, Boix-Adsera & Misiakiewicz, COLT 2023, whose leap is
-    that along given axes. Loureiro 2023 prints n = O(1) for an exponent of one; it is O(d).
+    along given axes. Loureiro 2023 prints n = O(1) for an exponent of one; it is O(d).
 
     ??? example
         >>> import dimfree

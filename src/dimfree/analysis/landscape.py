@@ -24,9 +24,9 @@ class HessianSpectrum:
 
     **Attributes:**
 
-    - `eigenvalues`: in increasing order, shape (m,); those that agree to `tolerance` are one.
+    - `eigenvalues`: in increasing order, shape (m,); eigenvalues that agree to `tolerance` are one.
     - `multiplicities`: of each, shape (m,); their sum is p d, on the sphere p (d - 1).
-    - `bulk`: of each multiplicity, how much comes from directions orthogonal to all weights, shape (m,).
+    - `bulk`: how much of each multiplicity comes from directions orthogonal to all weights, shape (m,).
     - `risk`: the population risk.
     - `gradient_norm`: of the gradient with respect to $W / \sqrt d$ (on the sphere, of its tangent part).
     - `symmetric`: how many of the flat directions are tangent to the orbit of a continuous symmetry of the risk.
@@ -117,13 +117,14 @@ def hessian(problem: Problem, state: State, d: int, *, sphere: bool = False) -> 
        = \mathbb{E}[\partial_i \partial_j \text{loss}\; x x^\top], $$
 
     a matrix of size p d that is never built: on the span of all weights, of at most p + k dimensions, it is a block
-    that the State determines, and for every direction orthogonal to it one and the same p x p block,
-    $2\, \partial R / \partial Q$. Eigenvalues are of order one; with respect to $w$ itself divide them by d. On the
-    sphere it is the Riemannian Hessian on the product of p spheres: the tangent space alone, less the radial slope.
+    that the State determines, and for every direction orthogonal to it one and the same p x p block, $2\, \partial R /
+    \partial Q$. Eigenvalues are of order one; with respect to $w$ itself divide them by d. On the sphere it is the
+    Riemannian Hessian on the product of p spheres: on the tangent space only, minus the radial slope.
 
-    Exact for the activations with closed forms, the ReLU where students and teachers coincide included; else by
-    quadrature, whose error is estimated and enters `tolerance`. A loss with kinks has a second derivative where no
-    local field depends on the others, and is refused elsewhere. The readout is held fixed.
+    It is exact for the activations with closed forms, including the ReLU where students and teachers coincide.
+    Otherwise it is computed by quadrature, whose error is estimated and enters `tolerance`. A loss with kinks has a
+    second derivative only where no local field depends on the others; elsewhere it is refused. The readout is held
+    fixed.
 
     **Arguments:**
 

@@ -45,14 +45,15 @@ _MARGINAL = 1e-5  # growth rates up to this, in units of the learning rate, are 
 class BestLearningRate:
     """The best learning rate, from [`best_learning_rate`].
 
-    - `learning_rate`: that with the fewest samples among rates whose end state is stable.
+    - `learning_rate`: the rate with the fewest samples among rates whose end state is stable.
     - `exits`: its exit times from random starts by the ODE, an `ExitEstimate`; `exit_time`, `exit_time_error`: their
       mean in alpha, and its standard error.
     - `fastest`, `fastest_exits`, `fastest_exit_time`, `fastest_exit_time_error`: the same for the fewest samples to
       leave the plateau, whatever happens afterwards; the starts are the same.
     - `fastest_error`: the standard error of `fastest`, by how much the eight starts of the search differ.
     - `stable_below`: the largest rate found at which the learned state is stable; one 0.1% above is not.
-    - `is_limited_by_stability`: whether the fastest rate is above it, so that SGD leaves and does not learn.
+    - `is_limited_by_stability`: whether the fastest rate is above `stable_below`, so that SGD leaves but does not
+      learn.
     """
 
     learning_rate: float
@@ -107,21 +108,22 @@ def best_learning_rate(
     the solver, and the zero of $d \, \text{exit time} / d \log \text{learning rate}$ is found. A rate counts only if
     the learned state is stable: the end state of a small rate is followed as the rate grows, until a perturbation of it
     grows. For quadratic networks of width two and more the fastest rate leaves the plateau and then does not learn.
-    Starts that do not leave at any rate do not count: with an odd link such as He3, those on the wrong side.
+    Starts that do not leave at any rate do not count; with an odd link such as He3 these are the starts on the wrong
+    side.
 
-    The search uses eight starts: the best rate hardly depends on them. The exit time does, and is averaged over 128
-    starts, or up to 1,024 where all averages are closed forms.
+    The search uses eight starts: the best rate hardly depends on them. The exit time depends on them, and is averaged
+    over 128 starts, or up to 1,024 if all averages are closed forms.
 
     Quadratic networks on the sphere have their fastest rate near $p / (2 k c)$, $c = 1/k + 1/p + 4/p^2 + \Delta/2$, and
-    for k = 1 a stable end below $2 p / (12 + \Delta)$. Arnaboldi et al. 2023, Appendix C.4, has the first only, and a
+    for k = 1 a stable end below $2 p / (12 + \Delta)$. Arnaboldi et al. 2023, Appendix C.4, has only the first, and a
     gain of overparameterisation of $(12 + \Delta)/(2 + \Delta)$; with a stable end it is at most $40 / (12 + \Delta)$.
 
-    For a rate that changes, and for anything else, there is [`best_protocol`].
+    For schedules, and for other numbers than the rate, use [`best_protocol`].
 
     **Arguments:**
 
     - `problem`: what is learned.
-    - `algorithm`: how; its learning rate is where the search begins (factors of 64 both ways), the rest is kept.
+    - `algorithm`: how; the search begins at its learning rate (and goes a factor of 64 both ways), the rest is kept.
     - `d`, `threshold`: as for [`exit_time`].
     - `key`: for the random starts.
 

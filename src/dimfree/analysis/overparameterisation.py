@@ -19,8 +19,8 @@ from .uncertainty import ratio_error
 class WidthGain:
     """What width saves, from [`overparameterisation_gain`].
 
-    - `wide`, `narrow`: the best learning rates of the student, and of one as wide as its teacher. Both have the same
-      random starts: the narrow student's neurons are the first of the wide one's.
+    - `wide`, `narrow`: the best learning rates of the wide student, and of a student as wide as its teacher. Both have
+      the same random starts: the narrow student's neurons are the first neurons of the wide student.
     - `gain`, `fastest_gain`: samples to leave the plateau, narrow over wide; `gain_error`, `fastest_gain_error`: their
       standard errors, from the starts that leave in both.
     """
@@ -67,7 +67,7 @@ def _gain(narrow: ExitEstimate, wide: ExitEstimate) -> tuple[float, float]:
 def overparameterisation_gain(
     problem: TwoLayer, algorithm: OnlineSGD, d: int, threshold: float = 0.1, *, key: PRNGKeyArray
 ) -> WidthGain:
-    r"""How many times fewer samples a student needs to leave the plateau than one that is as wide as its teacher.
+    r"""How many times fewer samples a wide student needs to leave the plateau than a student as wide as its teacher.
 
     Each has its own best learning rate, with a stable end state. For phase retrieval on the sphere the leading order in
     log d is, with $c_p = 1 + 1/p + 4/p^2 + \Delta/2$ and $g_p = \min(1 / (2 c_p), 2 / (12 + \Delta))$ the best rate
@@ -77,7 +77,7 @@ def overparameterisation_gain(
 
     **Arguments:**
 
-    - `problem`: the wide student; readouts that are not all equal have no narrow counterpart.
+    - `problem`: the wide student; its readouts must be equal, otherwise there is no narrow counterpart.
     - `algorithm`, `d`, `threshold`, `key`: as for [`best_learning_rate`]. The narrow student's search begins at the
       same rate per neuron.
 

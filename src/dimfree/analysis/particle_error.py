@@ -22,11 +22,11 @@ def particle_error(
     resamples: int = 16,
     key: PRNGKeyArray,
 ) -> Float[np.ndarray, " times"]:
-    r"""The standard error of the risk of a density that is followed by p random particles, at each saved time.
+    r"""The standard error of the risk if p random particles represent a density, at each saved time.
 
     It is the bootstrap: the particles of the start are drawn again from themselves, with replacement, and the limit is
-    solved from each such start; the standard deviation of the risk estimates what another sample of particles would
-    have given. It falls as $p^{-1/2}$ for particles drawn at random, and holds for these.
+    solved from each such start; the standard deviation of the risk estimates how much another sample of particles would
+    differ. It holds for particles drawn at random, and falls as $p^{-1/2}$.
 
     **Arguments:**
 

@@ -32,8 +32,7 @@ def check_moves(algorithm: OnlineAlgorithm) -> None:
     rate = rate_at(algorithm.learning_rate, jnp.zeros(()))
     if is_concrete(rate) and float(rate) < _NOTHING_MOVES:
         raise InvalidInput(
-            f"learning_rate = {float(rate):g} was given; nothing moves, so that every State is at rest. Take a larger "
-            "one."
+            f"learning_rate = {float(rate):g} was given; nothing moves, so every State is at rest. Take a larger one."
         )
 
 

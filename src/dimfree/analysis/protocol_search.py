@@ -80,7 +80,7 @@ class Search:
         values = np.array([self.at(basis @ y)[0] for y in tried])
         if not (values < _FAR).any():
             raise InvalidInput(
-                "With none of the constants tried does a run reach its end: the bounds allow only learning rates that "
+                "No run reaches its end with any of the constants tried: the bounds allow only learning rates that "
                 "are too large; take lower ones."
             )
         values = np.array([self._penalised(basis @ y) for y in tried])

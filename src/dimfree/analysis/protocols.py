@@ -75,15 +75,15 @@ class Verification:
 class BestProtocol:
     """The best protocol, from [`best_protocol`].
 
-    - `problem`, `algorithm`: with what was found put in; every other function takes them.
-    - `objective`, `objective_error`: what was minimised, and its standard error where it is a mean over random starts.
-    - `constant`: the best that has the same numbers and no schedules; as given, where numbers only were searched. None
-      where no constants keep the constraints.
+    - `problem`, `algorithm`: with the best values; every other function takes them.
+    - `objective`, `objective_error`: the minimum, and its standard error if it is a mean over random starts.
+    - `constant`: the best protocol with the same numbers and without schedules; as given, if only numbers were
+      searched. None if no constants satisfy the constraints.
     - `controls`: what was searched, by name; `times` and `values` of each: `result.values["algorithm.learning_rate"]`.
     - `residual`: the first-order gain, relative to the objective, of moving everything that no bound blocks by its
       whole range: zero at an optimum. For schedules it is the integral of the derivative in Pontryagin's condition.
-    - `searches`: the objective at the end of each search from another begin, the lowest first.
-    - `solves`: how many solves, with a gradient each, it took.
+    - `searches`: the objective at the end of each search, the lowest first.
+    - `solves`: the number of solves, each with a gradient.
     - `verification`: of the gain, by simulation, after `verify`; else None.
     """
 
@@ -124,7 +124,9 @@ class BestProtocol:
     @property
     def _compared(self) -> "BestProtocol":
         if self.constant is None:
-            raise InvalidInput("There are no constants to compare with: none keep the constraints, or none were given.")
+            raise InvalidInput(
+                "There are no constants to compare with: none satisfy the constraints, or none were given."
+            )
         return self.constant
 
     @property
@@ -155,7 +157,7 @@ class BestProtocol:
 
         **Arguments:**
 
-        - `d`: the dimension; if left out, that of the search.
+        - `d`: the dimension; if left out, the dimension of the search.
         - `runs`, `key`: of pairs of runs, one with each protocol, from one start; and the random key.
 
         **Returns:** a [`BestProtocol`] with a `verification`.
@@ -184,7 +186,8 @@ class BestProtocol:
         return dataclasses.replace(self, verification=found)
 
     def to_xarray(self) -> Any:
-        """What was found: each schedule over its own times, each number by itself; the best constants beside them."""
+        """The result as a Dataset: each schedule over its own times, each number as a scalar, and the best constants
+        beside them."""
         import xarray
 
         found: dict[str, Any] = {}
@@ -258,36 +261,36 @@ def best_protocol(
     with alpha; for least squares with `start` and `d` it is the [`exact_mean`] in dimension d, step by step, from as
     many checkpoints as the square root of the steps. Schedules are linear between knots. A search (L-BFGS-B; SLSQP with
     constraints) begins with the best constants, with constants that fall at the end, and with random schedules, on
-    eight knots; the best goes on with all.
+    eight knots; the best of them continues with all knots.
 
-    On a plateau of vanishing overlap an optimum of the ODE from one start means little: leave out `start`, and the
-    objective is averaged over eight random starts in dimension d, and reported over 128. A start at rest there is
-    refused.
+    On a plateau of vanishing overlap an optimum of the ODE from one start means little: leave out `start`. Then the
+    search averages the objective over eight random starts in dimension d, and the report over 128. A start at rest on
+    the plateau is refused.
 
-    A batch of B at learning rate $\eta$ is, as d grows, plain SGD at $\eta / B$ (`readout_rate` likewise): a schedule
-    of batches $B(\alpha)$ is the learning rate $\eta / B(\alpha)$, and is found as one.
+    A batch of B at learning rate $\eta$ is, as d grows, plain SGD at $\eta / B$ (`readout_rate` likewise): so a
+    schedule of batches $B(\alpha)$ is a schedule $\eta / B(\alpha)$ of the learning rate, and is found as one.
 
     **Arguments:**
 
     - `problem`, `algorithm`: what is learned, and how; what is searched is put into them.
     - `alpha`: where to end (201 even times are in the trajectory), or the increasing times.
-    - `over`: what is searched, by names as those of axes in a study: `(low, high)` for a number, `(low, high, knots)`
-      for a schedule with so many even knots, or knots at given times. `algorithm.` followed by a rate, `problem.` by
-      any number of it; `algorithm.batch_size` is searched among real numbers and then rounded;
-      `problem.probabilities` of [`Tasks`] are those of all but the first, each as a part of what later ones leave.
-      Above a positive lower bound, logarithms are searched.
-    - `objective`: a function of the [`Trajectory`] to a number; the final excess risk of `problem` as given if left
-      out, whatever is searched in it.
+    - `over`: what is searched, by the same names as axes of a study: `(low, high)` for a number, `(low, high, knots)`
+      for a schedule with that many even knots, or with knots at given times. `algorithm.` followed by a rate,
+      `problem.` by any number of it; `algorithm.batch_size` is searched among real numbers and then rounded;
+      `problem.probabilities` of [`Tasks`] are the probabilities of all tasks but the first, each as a part of what
+      later tasks leave. With a positive lower bound the search is over logarithms.
+    - `objective`: a function of the [`Trajectory`] to a number; if left out, the final excess risk of `problem` as
+      given, whatever is searched in it.
     - `start`: one State; random ones if left out.
     - `d`: the dimension, of random starts, exact means, and simulations by `verify`.
     - `until`: a risk; the objective is then the alpha at which the risk falls to it.
     - `constraints`: by a name in `over`, bounds of its mean over its knots' times; by a function of the trajectory,
       bounds of that. `(low, high)`, None where there is none.
-    - `searches`: from how many begins.
+    - `searches`: how many searches, each from another beginning.
     - `key`: for random starts.
 
-    **Returns:** a [`BestProtocol`]; it prints what was gained over the best constants, `plot.protocol` draws it, and
-    `verify` simulates the gain.
+    **Returns:** a [`BestProtocol`]; it prints the gain over the best constants, `plot.protocol` draws it, and `verify`
+    simulates the gain.
 
     ??? example
         >>> import dimfree
@@ -309,7 +312,7 @@ def best_protocol(
     found = search.schedules(constants, searches) if scheduled else constants
     if not found.kept:
         raise InvalidInput(
-            f"Nothing was found in the bounds of over that keeps the constraints, {shown(constraints)}; loosen them."
+            f"Nothing within the bounds of over satisfies the constraints, {shown(constraints)}; loosen them."
         )
     if not scheduled:
         return _result(search, found, key, _as_given(search, key))
@@ -444,7 +447,7 @@ def _level(problem: Problem, until: Any) -> Float[Array, ""]:
     floor = float(problem.at(0.0).irreducible_risk)
     if not level > floor:
         raise InvalidInput(
-            f"until = {shown(until)} was given; the risk stays above {floor:.4g}, which no student avoids."
+            f"until = {shown(until)} was given; the risk stays above {floor:.4g}, which no student can avoid."
         )
     return jnp.asarray(level)
 

@@ -84,7 +84,7 @@ class ErrorScales:
 class RegimeMap:
     """Which limit applies, and how big the error of each is, from [`regimes`]; it prints as a table.
 
-    Errors are those of the risk of one run, largest over time, in the mean over runs.
+    An error is the largest error over time of the risk of one run, averaged over runs.
 
     - `recommended`: the cheapest limit whose expected error is about the smallest.
     - `expected`: the error of each limit by the scaling laws, with sizes from a small network (`scales`).
@@ -153,7 +153,7 @@ def regimes(
     r"""Which limit applies to this width, dimension, learning rate and number of samples, and how big its error is.
 
     With $g = \text{learning\_rate} / (p B)$, at fixed time $\text{learning\_rate} \cdot \alpha / p$ and from random
-    starts, the risk of a run differs from that of
+    starts, the risk of a run differs from the risk of
 
     - the ODE (Saad-Solla) by its fluctuations, $O(\sqrt{g/d})$;
     - gradient flow also by the second-order term, $O(g)$;
@@ -161,14 +161,14 @@ def regimes(
       the angles of the start, $O(1/(p \sqrt d))$;
     - the mean field (infinite width, this d) also by $O(1/p)$, with a larger constant but no $1/d$.
 
-    The sizes of these terms are found once, by solving all limits for a network of this width, 8 neurons at most, and
-    simulating it from 8 random starts; the laws then give the *expected* errors at any width and dimension. The
-    recommended limit is the cheapest one whose expected error is within a factor 1.15 of the smallest. Where an exact
-    simulation is affordable the errors are *measured* too. Draw the plane of all widths and rates with
+    dimfree finds the sizes of these terms once: it solves all limits for a network of this width, 8 neurons at most,
+    and simulates it from 8 random starts. The laws then give the *expected* errors at any width and dimension. The
+    recommended limit is the cheapest limit whose expected error is within a factor 1.15 of the smallest. If an exact
+    simulation is affordable, the errors are *measured* too. Draw the plane of all widths and rates with
     [`plot.regimes`].
 
-    It is about starts from which the risk falls at once. Where there is a plateau to leave (a target without linear
-    part) runs differ by when they leave it: see [`exit_time`].
+    This holds for starts from which the risk falls at once. If there is a plateau to leave (a target without linear
+    part), runs leave it at different times: see [`exit_time`].
 
     **Arguments:**
 
@@ -176,9 +176,9 @@ def regimes(
       constant learning rate.
     - `d`, `alpha`: the dimension, and the end, in samples per dimension.
     - `runs`, `key`: simulations to measure with, and the random key.
-    - `measure`: whether to simulate; only if it is not too long if left out.
-    - `scales`: those of another result for the same problem at another width, dimension or rate, up to the same time,
-      so that they are not computed again.
+    - `measure`: whether to simulate; if left out, only if it does not take too long.
+    - `scales`: the scales of another result for the same problem at another width, dimension or rate, up to the same
+      time, so that they are not computed again.
 
     **Returns:** a [`RegimeMap`]; it prints as a table, and `plot.regimes` draws it.
 
@@ -193,7 +193,7 @@ def regimes(
     if not time * _REFERENCE_D / _REFERENCE_RATE <= _MOST_STEPS:
         raise InvalidInput(
             f"alpha = {shown(alpha)} was given: a time learning_rate * alpha / p of {time:.3g}, too long to simulate "
-            "the network that errors are found with. Take an earlier end."
+            "the network that gives the errors. Take an earlier end."
         )
     check_key(key)
     reference_key, start_key, run_key = jax.random.split(key, 3)
@@ -225,9 +225,7 @@ def regimes(
 
 def _check(problem: object, algorithm: OnlineSGD) -> None:
     if not isinstance(problem, TwoLayer | MultiIndex):
-        raise InvalidInput(
-            f"{shown(problem)} was given; regimes are those of two-layer networks, TwoLayer or MultiIndex."
-        )
+        raise InvalidInput(f"{shown(problem)} was given; regimes takes two-layer networks, TwoLayer or MultiIndex.")
     check_problem(problem)
     if problem.normalisation != "mean":
         raise InvalidInput(
@@ -235,7 +233,7 @@ def _check(problem: object, algorithm: OnlineSGD) -> None:
         )
     check_online_sgd(algorithm)
     if algorithm.changes:
-        raise InvalidInput("A schedule was given; regimes are those of constant rates.")
+        raise InvalidInput("A schedule was given; regimes takes constant rates.")
     if not _number(algorithm.learning_rate) > 0:
         raise InvalidInput("learning_rate = 0 was given; nothing moves.")
 

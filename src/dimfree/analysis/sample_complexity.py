@@ -33,13 +33,13 @@ _PATIENCE = 4.0  # times the median expected from the dimension before
 class SampleComplexity:
     r"""Samples until SGD has found the target, against the dimension, from [`sample_complexity`]; it prints as a table.
 
-    - `dimensions`: those measured; `samples`: the median number of samples over runs, infinite where too few runs
-      found the target; `errors`: its standard error, relative.
+    - `dimensions`: the measured dimensions; `samples`: the median number of samples over runs, infinite where too few
+      runs found the target; `errors`: its standard error, relative.
     - `found`, `found_errors`: the fraction of runs that found the target within the samples allowed, and its standard
       error.
-    - `power`, `power_error`: of the fit $n = C d^{\text{power}}$, times $\log d$ where the exponent asks for it; the
-      error is that of the measured medians, larger where they do not lie on such a line.
-    - `exponent`: what [`information_exponent`] says of the problem; None where it does not know the target.
+    - `power`, `power_error`: of the fit $n = C d^{\text{power}}$, times $\log d$ if the exponent requires it; the error
+      comes from the errors of the medians, and is larger if they do not lie on such a line.
+    - `exponent`: the result of [`information_exponent`] for the problem; None if it does not know the target.
     """
 
     problem: Problem
@@ -91,12 +91,12 @@ def sample_complexity(
     r"""How the number of samples until SGD finds the target grows with the dimension.
 
     Every run starts from random students, and has found the target when for each teacher some student has an overlap
-    $|M_{jr}| / \sqrt{Q_{jj} P_{rr}}$ of at least `level`. The median over runs is fitted by a power of d. Runs are
-    exact in law, at a cost for each sample that does not depend on d: an exponent of two is measured to d = 10^5 and
-    more, one of three, which needs of the order of d^2 samples, to some thousands.
+    $|M_{jr}| / \sqrt{Q_{jj} P_{rr}}$ of at least `level`. A power of d is fitted to the median over runs. Runs are
+    exact in law, at a cost for each sample that does not depend on d. So you can measure an exponent of two up to d =
+    10^5 and more, and an exponent of three, which needs order d^2 samples, up to some thousands.
 
-    For an information exponent above two the learning rate must fall with d, see [`information_exponent`]: with a
-    fixed one the noise of SGD holds the overlap at its start. Give a function of d then.
+    For an information exponent above two the learning rate must fall with d, see [`information_exponent`]: with a fixed
+    rate the noise of SGD keeps the overlap at its start. Then give a function of d.
 
     **Arguments:**
 

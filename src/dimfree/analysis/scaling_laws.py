@@ -49,10 +49,10 @@ class ScalingLaw:
     """The risk over sizes and samples, from [`scaling_law`].
 
     - `sizes`, shape (n,); `parameters`: how many each has, shape (n,); `samples`, shape (t,).
-    - `risk`: what is above the irreducible risk, shape (n, t).
-    - `method`: what the risk is: that of the exact mean of SGD, or of the ODE.
+    - `risk`: the excess over the irreducible risk, shape (n, t).
+    - `method`: how the risk was computed: by the exact mean of SGD, or by the ODE.
     - `predicted`: exponents of theory, where they are known.
-    - `frontier`: compute, and the least risk and its size there, where the best size lies between the given ones.
+    - `frontier`: compute, with the smallest risk and its size, where the best size lies between the given sizes.
     - `exponents`: fitted, by name: `samples` (of the largest size), `compute` and `size` (of the frontier).
     """
 
@@ -189,11 +189,11 @@ def scaling_law(
 ) -> ScalingLaw:
     r"""The risk over samples and sizes, its exponents, and the best size for a given compute.
 
-    Compute is parameters x samples. The *frontier* is the least risk over sizes at given compute, between the given
-    sizes by splines of the logarithms. An exponent is fitted over the last third of the logarithms, and its interval
-    is over windows of the last half (see `fitted`). Local exponents are `slopes()`.
+    Compute is parameters x samples. The *frontier* is the smallest risk over sizes at given compute; splines of the
+    logarithms interpolate between the given sizes. An exponent is fitted over the last third of the logarithms, and its
+    interval comes from windows of the last half (see `fitted`). Local exponents are `slopes()`.
 
-    For least squares the risk is the exact mean of SGD, at any number of samples; otherwise it is that of the ODE.
+    For least squares the risk is the exact mean of SGD, at any number of samples; otherwise it is the risk of the ODE.
 
     **Arguments:**
 
@@ -201,9 +201,10 @@ def scaling_law(
       [`RandomFeatures`] or [`PowerLawTeachers`].
     - `algorithm`: one for all sizes, or a function of the size to one.
     - `sizes`: one or several, increasing.
-    - `samples`: the most of them; the risk is kept at 16 numbers of samples in a decade. Or an array, increasing.
-    - `d`: the dimension of the inputs; if left out that of the family, or the size itself, as for features.
-    - `weights`: those whose risk is taken: `"students"`, or `"average"` of an algorithm that has one.
+    - `samples`: the largest number of samples; the risk is kept at 16 numbers of samples per decade. Or an increasing
+      array.
+    - `d`: the dimension of the inputs; if left out, the dimension of the family, or the size itself, as for features.
+    - `weights`: the weights whose risk is computed: `"students"`, or `"average"` for an algorithm with an average.
 
     **Returns:** a [`ScalingLaw`]; it prints as a table, and `plot.scaling_law` draws it.
 

@@ -60,7 +60,7 @@ def weight_derivatives(
     if not isinstance(problem, FieldProblem) or not problem.inputs.is_standard:
         if not (problem.smooth or problem.knows_moments):
             raise InvalidInput(
-                "The Hessian of a loss with kinks is known for standard normal inputs only, and those of this problem "
+                "The Hessian of a loss with kinks is known for standard normal inputs only; the inputs of this problem "
                 "come from clusters. Use a smooth activation."
             )
         return _through_overlaps(problem, readout, students, teachers, averaging)

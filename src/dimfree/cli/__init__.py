@@ -22,8 +22,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # Rich is for the tables: importing it would double the time of --help
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done; 1 the answer is no, or something failed; 2 bad input, said in one message; "
-    "3 it had to stop, and the same command goes on; 130 interrupted.",
+    epilog="Exit codes: 0 done; 1 the answer is no, or something failed; 2 bad input, explained in one message; "
+    "3 it had to stop, and the same command continues; 130 interrupted.",
 )
 
 app.command()(dynamics.solve)

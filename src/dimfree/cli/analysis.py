@@ -43,7 +43,7 @@ def exit_time(
     ] = 0.1,
     runs: Annotated[int, typer.Option(help="Simulated runs, each from its own random start.")] = 256,
     methods: Annotated[
-        str, typer.Option(metavar="NAMES", help="Some of these, separated by commas.")
+        str, typer.Option(metavar="NAMES", help="Methods to use, separated by commas.")
     ] = "closed_form,ode,dressed,sde,simulated",
     seed: Seed = 0,
     plot: Plot = None,
@@ -52,7 +52,7 @@ def exit_time(
 ) -> None:
     """How many samples SGD needs to leave its plateau.
 
-    By every description side by side: closed form, ODE from random starts, the same with the noise of the plateau added
+    All descriptions side by side: closed form, ODE from random starts, the same ODE with the noise of the plateau added
     (dressed), SDE, and SGD itself simulated exactly in law. Times are in alpha, samples per dimension.
 
     Exit codes: 0 done, 2 bad input (also where there is no plateau), 130 interrupted.
@@ -167,7 +167,7 @@ def fixed_points(
     columns = {name: [row[name] for row in rows] for name in ("components", "dimension", "risk", "growth", "stability")}
     columns |= {name: [_matrix(row[name]) for row in rows] for name in ("M", "Q")}
     title = f"Connected sets of fixed points: {found.components}, of which stable: {found.stable_components}"
-    print_table(title, columns, above=(problem, sgd), below=["A search is no proof: more --starts may find more."])
+    print_table(title, columns, above=(problem, sgd), below=["The search may miss some: more --starts may find more."])
 
 
 @states
@@ -223,7 +223,7 @@ def landscape(
     columns["eigenvalue x multiplicity"] = [_spectrum(spectrum) for _, spectrum in found]
     where = ", on the sphere" if sgd.sphere else ""
     title = f"Critical points of the risk: {len(rows)}, for d = {dimension}{where}"
-    print_table(title, columns, above=(problem,), below=["A search is no proof: more --starts may find more."])
+    print_table(title, columns, above=(problem,), below=["The search may miss some: more --starts may find more."])
 
 
 def scaling_law(
@@ -232,25 +232,26 @@ def scaling_law(
         float, typer.Option(help="b: the target is the sum of j^-b times input j, or its square with --teachers.")
     ] = 0.75,
     teachers: Annotated[
-        int | None, typer.Option(help="As many teachers of strengths j^-b, for a network of squares, not features.")
+        int | None,
+        typer.Option(help="Learn this many teachers of strengths j^-b by a quadratic network, instead of features."),
     ] = None,
-    dimension: Annotated[int, typer.Option(help="Of the inputs, with --teachers.")] = 100_000,
+    dimension: Annotated[int, typer.Option(help="Dimension of the inputs, with --teachers.")] = 100_000,
     noise: Annotated[float, typer.Option(help="Variance of the label noise.")] = 0.0,
     learning_rate: Annotated[
         float | None,
-        typer.Option(help="Of SGD [default: 0.5 over the sum of the variances; 0.001 with --teachers]."),
+        typer.Option(help="Step size of SGD [default: 0.5 over the sum of the variances; 0.001 with --teachers]."),
     ] = None,
     batch_size: Annotated[int, typer.Option(help="Samples in a step.")] = 1,
     smallest: Annotated[
-        float | None, typer.Option(help="Of the numbers of features, or students [default: 100; 6].")
+        float | None, typer.Option(help="Smallest number of features, or students [default: 100; 6].")
     ] = None,
     largest: Annotated[
-        float | None, typer.Option(help="Of the numbers of features, or students [default: 100,000; 60].")
+        float | None, typer.Option(help="Largest number of features, or students [default: 100,000; 60].")
     ] = None,
-    sizes: Annotated[int, typer.Option(help="How many numbers of features, or students.")] = 13,
+    sizes: Annotated[int, typer.Option(help="How many sizes to compute.")] = 13,
     samples: Annotated[
         float | None,
-        typer.Option(help="The most that SGD sees [default: 1e8; as many as the largest network learns from]."),
+        typer.Option(help="Largest number of samples [default: 1e8; as many as the largest network learns from]."),
     ] = None,
     plot: Plot = None,
     output: Output = None,

@@ -46,7 +46,7 @@ Overlap = Annotated[
 ]
 Quantity = Annotated[
     Literal["risk", "accuracy"],
-    typer.Option(help="What --plot draws; the accuracy is also printed and saved, where samples have labels."),
+    typer.Option(help="What --plot draws; if samples have labels, the accuracy is also printed and saved."),
 ]
 
 
@@ -59,11 +59,9 @@ def solve(
     dimension: Dimension = 3_000,
     overlap: Overlap = None,
     paths: Annotated[int, typer.Option(help="Paths of the SDE.")] = 64,
-    tolerance: Annotated[
-        float, typer.Option(help="Relative error of averages over the fields that are no closed forms.")
-    ] = 1e-6,
+    tolerance: Annotated[float, typer.Option(help="Relative error of averages that have no closed form.")] = 1e-6,
     simulate: Annotated[
-        int, typer.Option(metavar="RUNS", help="Also simulate SGD, so many times from the same start.")
+        int, typer.Option(metavar="RUNS", help="Also simulate SGD, this many times from the same start.")
     ] = 0,
     quantity: Quantity = "risk",
     seed: Seed = 0,
@@ -73,7 +71,7 @@ def solve(
 ) -> None:
     """Integrate a limit of SGD, and simulate SGD beside it.
 
-    The start is that of random weights in the given dimension, unless --overlap is given.
+    The start has random weights in the given dimension, unless --overlap is given.
 
     Exit codes: 0 done, 2 bad input, 130 interrupted.
 

@@ -20,7 +20,8 @@ def equations(
     algorithm: "OnlineAlgorithm",
     limit: Annotated[Literal["ode", "sde", "linearised"], typer.Option(help="Which limit.")] = "ode",
     notation: Annotated[
-        str, typer.Option(metavar="NAME", help="Ours (dimfree), or that of a source, such as arnaboldi2023.")
+        str,
+        typer.Option(metavar="NAME", help="Our notation (dimfree), or the notation of a paper, such as arnaboldi2023."),
     ] = "dimfree",
     sizes: Annotated[
         Literal["symbolic", "given"] | None,
@@ -30,7 +31,7 @@ def equations(
         int | None, typer.Option(help="Order of the series in Hermite coefficients, for other activations.")
     ] = None,
     latex: Annotated[bool, typer.Option("--latex", help="Print LaTeX.")] = False,
-    python: Annotated[bool, typer.Option("--python", help="Print Python that needs NumPy only.")] = False,
+    python: Annotated[bool, typer.Option("--python", help="Print Python code that needs only NumPy.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print a limit of SGD as equations.

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """What is installed, and what to do where it does not work.
+    """What is installed, and what to do if something does not work.
 
-    Exit codes: 0 all is well, 1 something is not.
+    Exit codes: 0 everything works, 1 something does not.
 
     Example: dimfree doctor
     """
@@ -39,7 +39,7 @@ def cite(
     limit: Limit = "ode",
     as_json: AsJson = False,
 ) -> None:
-    """BibTeX of dimfree, and of what a problem rests on.
+    """BibTeX of dimfree, and of the papers that a problem uses.
 
     Exit codes: 0 done, 2 bad input.
 

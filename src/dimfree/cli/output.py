@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import xarray
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it into this file (.png, .pdf, .svg).")]
+Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the result into this file (.png, .pdf, .svg).")]
 Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Write all numbers to this file (.nc, .zarr).")]
-Seed = Annotated[int, typer.Option(help="Of everything that is random; the same seed gives the same numbers.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers; the same seed gives the same numbers.")]
 
 INTERRUPTED = 130  # the exit code after Ctrl-C
 _ROUNDING = 1e-14  # what tables show as zero; JSON and files have every digit

@@ -52,18 +52,20 @@ def _problem(
     activation: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Such as erf, relu or tanh (two-layer, single-index) [default: erf; the link]."
+            metavar="NAME",
+            help="Activation, such as erf, relu or tanh (two-layer, single-index) [default: erf; the link].",
         ),
     ] = None,
     teacher_activation: Annotated[
-        str | None, typer.Option(metavar="NAME", help="That of the teachers (two-layer) [default: the students'].")
+        str | None,
+        typer.Option(metavar="NAME", help="Activation of the teachers (two-layer) [default: the students']."),
     ] = None,
     link: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Labels are this function of one field, such as relu (single-index), or of the fields of a sample: "
-            "softmax, logsumexp, square (sequence-index).",
+            help="Labels are this function of the teacher's field, such as relu (single-index), or of all "
+            "fields of a sample: softmax, logsumexp, square (sequence-index).",
         ),
     ] = None,
     noise: Annotated[float | None, typer.Option(help="Variance of the label noise [default: 0].")] = None,
@@ -75,21 +77,21 @@ def _problem(
     ] = None,
     snr: Annotated[float | None, typer.Option(help="Signal-to-noise ratio (mixtures, spiked-tensor).")] = None,
     tokens: Annotated[
-        int | None, typer.Option(help="Inputs of a sample, L (two-layer, sequence-index, attention) [default: one].")
+        int | None, typer.Option(help="Inputs in a sample, L (two-layer, sequence-index, attention) [default: one].")
     ] = None,
-    rank: Annotated[int | None, typer.Option(help="Of queries and keys (attention) [default: 1].")] = None,
+    rank: Annotated[int | None, typer.Option(help="Rank of queries and keys (attention) [default: 1].")] = None,
     teacher_rank: Annotated[
-        int | None, typer.Option(help="That of the teacher (attention) [default: the student's].")
+        int | None, typer.Option(help="Rank of the teacher (attention) [default: the student's].")
     ] = None,
     tied: Annotated[
         bool | None,
-        typer.Option("--tied/--untied", help="Whether queries are the keys (attention) [default: tied]."),
+        typer.Option("--tied/--untied", help="Whether queries and keys are the same (attention) [default: tied]."),
     ] = None,
     correlation: Annotated[
-        float | None, typer.Option(help="Of the two inputs of a sample (contrastive-pair) [default: 0].")
+        float | None, typer.Option(help="Correlation of the two inputs of a sample (contrastive-pair) [default: 0].")
     ] = None,
     similarity: Annotated[
-        float | None, typer.Option(help="Of the teachers of two tasks: the cosine of their angle (tasks-switching).")
+        float | None, typer.Option(help="Cosine of the angle between the teachers of two tasks (tasks-switching).")
     ] = None,
     switch: Annotated[
         float | None, typer.Option(help="Alpha at which the second task begins (tasks-switching, tasks-curriculum).")
@@ -98,24 +100,26 @@ def _problem(
         float | None, typer.Option(help="Angle by which teachers turn while d samples are seen (tasks-drifting).")
     ] = None,
     heads: Annotated[
-        bool | None, typer.Option("--heads", help="Give each task a readout of its own (tasks-switching).")
+        bool | None, typer.Option("--heads", help="Give each task its own readout (tasks-switching).")
     ] = None,
     variances: Annotated[
         str | None,
-        typer.Option(metavar="NUMBERS", help="Of the inputs of easy and hard samples, such as 1,4 (tasks-curriculum)."),
+        typer.Option(
+            metavar="NUMBERS", help="Variances of the inputs of easy and hard samples, such as 1,4 (tasks-curriculum)."
+        ),
     ] = None,
-    order: Annotated[int | None, typer.Option(help="Of the tensor, at least 2 (spiked-tensor).")] = None,
+    order: Annotated[int | None, typer.Option(help="Order of the tensor, at least 2 (spiked-tensor).")] = None,
     spectrum: Annotated[
         str | None,
         typer.Option(
             metavar="SPECTRUM",
-            help="Of the inputs' covariance: eigenvalues, such as 4,1,0.25, power-law:EXPONENT,DIMENSIONS[,BLOCKS] or "
+            help="Eigenvalues of the inputs' covariance: such as 4,1,0.25, power-law:EXPONENT,DIMENSIONS[,BLOCKS] or "
             "marchenko-pastur:RATIO[,BLOCKS] [default: all are 1].",
         ),
     ] = None,
     fractions: Annotated[
         str | None,
-        typer.Option(metavar="NUMBERS", help="Of the dimensions, that each eigenvalue has [default: equal]."),
+        typer.Option(metavar="NUMBERS", help="Fraction of the dimensions with each eigenvalue [default: equal]."),
     ] = None,
 ) -> None: ...
 
@@ -140,48 +144,55 @@ def _algorithm(
         typer.Option(help="How much of the memory is lost in a step, times d (momentum, rmsnorm, rmsprop, adam)."),
     ] = None,
     lookahead: Annotated[
-        float | None, typer.Option(help="How far along the momentum the gradient is taken (momentum) [default: 0].")
+        float | None, typer.Option(help="How far along the momentum to take the gradient (momentum) [default: 0].")
     ] = None,
     beta1: Annotated[
-        float | None, typer.Option(help="How much of the gradients is kept (adam) [default: 0.9].")
+        float | None, typer.Option(help="How much of the averaged gradient a step keeps (adam) [default: 0.9].")
     ] = None,
-    beta2: Annotated[float | None, typer.Option(help="How much of the squares is kept (rmsprop, adam).")] = None,
+    beta2: Annotated[
+        float | None, typer.Option(help="How much of the averaged squares a step keeps (rmsprop, adam).")
+    ] = None,
     epsilon: Annotated[float | None, typer.Option(help="Added to the root of the squares (rmsprop, adam).")] = None,
-    momentum: Annotated[float | None, typer.Option(help="How much of it is kept in a step (heavy-ball).")] = None,
-    nesterov: Annotated[bool | None, typer.Option("--nesterov", help="Make the step of Nesterov (heavy-ball).")] = None,
+    momentum: Annotated[float | None, typer.Option(help="How much of the momentum a step keeps (heavy-ball).")] = None,
+    nesterov: Annotated[bool | None, typer.Option("--nesterov", help="Use Nesterov's step (heavy-ball).")] = None,
     start: Annotated[
-        float | None, typer.Option(help="Norm of the gradient that a run starts with (ada-grad-norm, rmsnorm).")
+        float | None, typer.Option(help="Gradient norm with which a run starts (ada-grad-norm, rmsnorm).")
     ] = None,
     clip: Annotated[
         float | None, typer.Option(metavar="NORM", help="Clip the gradient at this norm (of order one).")
     ] = None,
     adaptive_clip: Annotated[
-        float | None, typer.Option(metavar="FACTOR", help="Clip it at a multiple of the norm that it had lately.")
+        float | None, typer.Option(metavar="FACTOR", help="Clip the gradient at FACTOR times its recent norm.")
     ] = None,
     clip_slopes: Annotated[
-        float | None, typer.Option(metavar="LARGEST", help="Bound the slopes of the loss of each sample.")
+        float | None, typer.Option(metavar="LARGEST", help="Clip the slopes of the loss of each sample.")
     ] = None,
-    normalise: Annotated[
-        float | None, typer.Option(metavar="NORM", help="Bring the gradient to this norm, whatever its length.")
-    ] = None,
+    normalise: Annotated[float | None, typer.Option(metavar="NORM", help="Rescale the gradient to this norm.")] = None,
     moved: Annotated[
         float | None, typer.Option(metavar="DISTANCE", help="Take the gradient at w - DISTANCE * gradient.")
     ] = None,
     sharpness: Annotated[
-        float | None, typer.Option(metavar="RADIUS", help="Take the gradient at the worst point so far away (SAM).")
+        float | None,
+        typer.Option(metavar="RADIUS", help="Take the gradient at the worst point within this distance (SAM)."),
     ] = None,
     repeated: Annotated[
-        float | None, typer.Option(metavar="RATE", help="A step at this rate on the same batch before each.")
+        float | None, typer.Option(metavar="RATE", help="Before each step, make a step at this rate on the same batch.")
     ] = None,
     schedule_free: Annotated[
         float | None,
-        typer.Option(metavar="SHARE", help="Take the gradient between weights and their average, so far toward it."),
+        typer.Option(
+            metavar="SHARE",
+            help="Take the gradient between weights and their average; SHARE is how far toward the average.",
+        ),
     ] = None,
     average: Annotated[
-        float | None, typer.Option(metavar="FORGETTING", help="Also follow the average over 1/FORGETTING of alpha.")
+        float | None,
+        typer.Option(
+            metavar="FORGETTING", help="Also follow the average of the weights over a time 1/FORGETTING in alpha."
+        ),
     ] = None,
     weight_decay: Annotated[
-        float | None, typer.Option(metavar="DECAY", help="Decay of the weights in a step, times d [default: 0].")
+        float | None, typer.Option(metavar="DECAY", help="Decay of the weights per step, times d [default: 0].")
     ] = None,
 ) -> None: ...
 

@@ -38,7 +38,7 @@ def best_protocol(
         list[str],
         typer.Option(
             metavar="NAME=LOW:HIGH[:KNOTS]",
-            help="What is searched: a number between bounds, or a schedule with so many knots. The name is an option "
+            help="What to search: a number between bounds, or a schedule with KNOTS knots. The name is an option "
             "of the algorithm, such as learning-rate, or problem.noise; may be given several times.",
         ),
     ],
@@ -46,9 +46,10 @@ def best_protocol(
     dimension: Dimension = 1_000,
     overlap: Overlap = None,
     until: Annotated[
-        float | None, typer.Option(metavar="RISK", help="Reach this risk as early as possible [default: least at end].")
+        float | None,
+        typer.Option(metavar="RISK", help="Reach this risk as early as possible [default: smallest risk at the end]."),
     ] = None,
-    searches: Annotated[int, typer.Option(help="From how many begins.")] = 3,
+    searches: Annotated[int, typer.Option(help="How many searches, each from another beginning.")] = 3,
     simulate: Annotated[
         int, typer.Option(metavar="RUNS", help="Also simulate the gain over the best constants, with pairs of runs.")
     ] = 0,

@@ -26,23 +26,23 @@ def reproduce(
         typer.Option(help="Seconds to minutes for a figure, or the publication's own dimensions and runs."),
     ] = "quick",
     output: Annotated[
-        Path, typer.Option(metavar="DIRECTORY", help="For the picture (.png) and the data (.nc).")
+        Path, typer.Option(metavar="DIRECTORY", help="Where to write the picture (.png) and the data (.nc).")
     ] = Path(),
     list_figures: Annotated[bool, typer.Option("--list", help="List the figures and stop.")] = False,
     all_papers: Annotated[bool, typer.Option("--all", help="Every publication; with --report.")] = False,
     report: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIRECTORY", help="Write a page there, index.html, with every figure and claim of what is chosen."
+            metavar="DIRECTORY", help="Write a page index.html in this directory, with every chosen figure and claim."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw published figures, and check what is claimed.
+    """Draw published figures, and check their claims.
 
     One figure, the numbered statements of a publication, or a report of everything (--report).
-    Each claim gets a verdict: agrees, misprint (what is printed does not hold, a correction does) or differs.
-    A report can be interrupted: the same command goes on, and draws no figure again that is there.
+    Each claim gets a verdict: agrees, misprint (the printed statement does not hold, a correction does) or differs.
+    You can interrupt a report: run the same command again, and it continues without drawing finished figures again.
 
     Exit codes: 0 done, whatever the verdicts; 1 a part of the report failed (the others are made); 2 bad input;
     130 interrupted.

@@ -47,22 +47,27 @@ def run(
         typer.Option(help="This machine, SLURM jobs, a Dask scheduler at --address, or this process."),
     ] = "local",
     workers: Annotated[int | None, typer.Option(help="Processes or jobs [default: the cores of this machine].")] = None,
-    memory: Annotated[str | None, typer.Option(help="Of a worker, such as 4GB.")] = None,
-    address: Annotated[str | None, typer.Option(help="Of a Dask scheduler, such as tcp://127.0.0.1:8786.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory of a worker, such as 4GB.")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler, such as tcp://127.0.0.1:8786.")
+    ] = None,
     queue: Annotated[str | None, typer.Option(help="SLURM partition.")] = None,
     account: Annotated[str | None, typer.Option(help="SLURM account.")] = None,
-    walltime: Annotated[str | None, typer.Option(help="Of a SLURM job, such as 04:00:00.")] = None,
+    walltime: Annotated[str | None, typer.Option(help="Time limit of a SLURM job, such as 04:00:00.")] = None,
     interface: Annotated[str | None, typer.Option(help="Network interface of a SLURM cluster, such as ib0.")] = None,
     allow_code: AllowCode = False,
     accept_changes: Annotated[
-        bool, typer.Option("--accept-changes", help="Go on with other versions or code than the store was begun with.")
+        bool,
+        typer.Option(
+            "--accept-changes", help="Continue although versions or code have changed since the store was begun."
+        ),
     ] = False,
-    repair: Annotated[bool, typer.Option("--repair", help="Compute tasks again whose results are damaged.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Compute tasks with damaged results again.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compute every cell that is not in the store yet.
 
-    Stop it at any time; the same command goes on.
+    Stop it at any time; run the same command again to continue.
 
     Exit codes: 0 the study is complete, 1 tasks failed, 2 bad input, 3 it had to stop, 130 interrupted.
 
@@ -93,7 +98,7 @@ def run(
                 repair=repair,
             )
         except KeyboardInterrupt:
-            leave(f"Interrupted. What is done is in {where}; run the same command again to go on.", INTERRUPTED)
+            leave(f"Interrupted. The finished tasks are in {where}; run the same command again to go on.", INTERRUPTED)
         except Interrupted as error:
             leave(str(error), 3)
         if as_json:
@@ -112,7 +117,7 @@ def show(
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the phase diagram of a study, complete or under way.
+    """Draw the phase diagram of a study, complete or still running.
 
     Exit codes: 0 done, 2 bad input.
 

@@ -45,8 +45,8 @@ class Draws(eqx.Module):
 class Problem(eqx.Module):
     """A data law, a model and a loss; every description of SGD is derived from it.
 
-    All of them need of a problem the law of its `Moments`: their mean (the ODE), their covariance (diffusions), and
-    one draw of them at finite d (simulation). `LocalFields` states a problem by its loss.
+    All descriptions need only the law of the `Moments` of a problem: their mean (the ODE), their covariance
+    (diffusions), and one draw of them at finite d (simulation). `LocalFields` states a problem by its loss.
     """
 
     width: eqx.AbstractVar[int]
@@ -187,7 +187,7 @@ class Problem(eqx.Module):
 
     def wide_risk(self, state: WideState, averaging: Averaging) -> Float[Array, ""]:
         """The mean loss of a wide network, at a cost proportional to its width."""
-        raise InvalidInput(f"{self!r} is no two-layer network with the squared error; a WideState has no risk here.")
+        raise InvalidInput(f"{self!r} is not a two-layer network with the squared error; a WideState has no risk here.")
 
     def risk(
         self, state: State | WideState, rule: Rule | None = None, *, tolerance: float = TOLERANCE
@@ -196,7 +196,7 @@ class Problem(eqx.Module):
 
         **Arguments:**
 
-        - `state`: where.
+        - `state`: at which State.
         - `rule`, `tolerance`: how averages are taken, as for [`ode`].
 
         **Returns:** the risk at each State, an array of the shape of its leading axes.
@@ -206,13 +206,14 @@ class Problem(eqx.Module):
     def mean(
         self, what: Any, state: State | WideState, rule: Rule | None = None, *, tolerance: float = TOLERANCE
     ) -> PyTree[Array]:
-        r"""Anything that can be observed of the network: the mean over a fresh sample, or a function of the State.
+        r"""Anything that you can observe: the mean over a fresh sample, or a function of the State.
 
         $$ \mathbb{E}[\text{what}(\lambda, \lambda^*, \text{noise}, \text{readout}, \text{label})] $$
 
-        Means are taken like the risk: to a tolerance where the function is smooth, over Sobol points (an error of
-        about 1e-3 to 1e-4) where it jumps. Derivatives by the State are right across jumps too. The accuracy by name
-        is better than that: see `known_accuracy` of the problem. Many States are taken in batches of bounded memory.
+        Means are computed like the risk: to a tolerance if the function is smooth, over Sobol points (with an error of
+        about 1e-3 to 1e-4) if it jumps. Derivatives with respect to the State are right across jumps too. The accuracy
+        by name is more exact: see `known_accuracy` of the problem. Many States are computed in batches of bounded
+        memory.
 
         **Arguments:**
 
@@ -220,7 +221,7 @@ class Problem(eqx.Module):
           `(student, teacher, noise, readout)` or `(student, teacher, noise, readout, label)` of one sample to a number,
           with fields `(p,)` and `(k,)`; or a JAX function of one argument, a State without leading axes, to a number
           or an array.
-        - `state`: where; leading axes are kept.
+        - `state`: at which State; leading axes are kept.
         - `rule`, `tolerance`: how averages are taken, as for [`ode`].
 
         **Returns:** the mean at each State.
@@ -240,12 +241,12 @@ class Problem(eqx.Module):
     def mean_error(
         self, what: Any, state: State | WideState, rule: Rule | None = None, *, tolerance: float = TOLERANCE
     ) -> PyTree[Array]:
-        """A bound on the numerical error of `mean`, right in all but one of a hundred States.
+        """A bound on the numerical error of `mean`, which holds in all but one of a hundred States.
 
-        It is found by taking the average in other ways: on a grid half a spacing away, over points scrambled anew. It
-        is never below 3% of the tolerance, also for closed forms.
+        It compares the average with other ways to compute it: on a grid shifted by half a spacing, or over points
+        scrambled again. It is never below 3% of the tolerance, also for closed forms.
 
-        **Arguments:** those of `mean`.
+        **Arguments:** the same as for `mean`.
 
         **Returns:** the bound at each State.
 
@@ -272,15 +273,15 @@ class Problem(eqx.Module):
         return _over_axes(found, as_observable(self, what), self, state, by)
 
     def reaches(self, what: Any, level: float | Array) -> Callable[[State], Float[Array, ""]]:
-        """A function of the State that reaches zero where something reaches a level from below.
+        """A function of the State that reaches zero from below when an observable reaches a level.
 
-        It is made for `stop`, in [`solve`] and [`simulate`].
+        Use it as `stop` in [`solve`] and [`simulate`].
 
         **Arguments:**
 
         - `what`: as for `mean`, a number.
-        - `level`: a number. What falls to a level is its opposite that rises: write the function by hand,
-          `stop=lambda state: 0.1 - problem.risk(state)`.
+        - `level`: a number. For an observable that falls to a level, write the function by hand: `stop=lambda state:
+          0.1 - problem.risk(state)`.
 
         **Returns:** a function of a State.
 
@@ -368,7 +369,8 @@ def check_problem(problem: object, *known: Literal["spectrum", "tokens", "change
         )
     if problem.changes and "change" not in known:
         raise InvalidInput(
-            f"{problem!r} changes with the clock; this is known for problems that stay. {takers} take such problems."
+            f"{problem!r} changes with the clock; this is known for constant problems only. {takers} take problems "
+            "that change."
         )
 
 

@@ -201,7 +201,7 @@ class Spectrum(Inputs):
     $\Sigma$ has the eigenvalue $\kappa_b$ in a fraction $\pi_b$ of the dimensions, a block. The State has the overlaps
     of the vectors in each block, $G_b = U P_b U^\top / d$, and fields the covariance $\sum_b \kappa_b G_b$. By Stein's
     lemma a block moves with $\mathbb{E}[s f_b] = \kappa_b A\, G_b$ and $\pi_b \kappa_b \mathbb{E}[s s^\top]$, where A
-    is the mean derivative of the slopes by the fields: the averages are those of isotropic inputs.
+    is the mean derivative of the slopes by the fields: the averages are the same as for isotropic inputs.
 
     **Arguments:**
 
@@ -249,7 +249,7 @@ class Spectrum(Inputs):
 
         - `exponent`: positive.
         - `dimensions`: how many eigenvalues there are.
-        - `blocks`: how many at most are told apart (see `merged`).
+        - `blocks`: the largest number of different eigenvalues (see `merged`).
 
         **Returns:** a [`Spectrum`], the largest eigenvalues first.
         """
@@ -264,7 +264,7 @@ class Spectrum(Inputs):
         **Arguments:**
 
         - `ratio`: of dimensions to samples; above one, a fraction 1 - 1/ratio of the eigenvalues is zero.
-        - `blocks`: of equal fractions, each with its mean eigenvalue, beside that of the zeros.
+        - `blocks`: number of blocks of equal fractions, each with its mean eigenvalue, besides the block of the zeros.
 
         **Returns:** a [`Spectrum`], the zeros first where there are any, then the smallest eigenvalues.
         """
@@ -284,23 +284,23 @@ class Spectrum(Inputs):
 
     @classmethod
     def from_data(cls, X: Any, blocks: int = 64, *, progress: bool = False) -> "Spectrum":
-        """The eigenvalues of the covariance of rows of data, which is not scaled.
+        """The eigenvalues of the covariance of rows of data, without scaling.
 
         The rows are centred by their mean. In up to 4,096 dimensions all eigenvalues are found and then `merged`:
-        fractions and trace are kept, and the largest eigenvalues. In more, the `blocks - 1` largest are found by
-        scikit-learn's IncrementalPCA (the extra `data`), and the last block has the trace that is left, exactly:
-        fractions and trace are kept again, the trace of the square is too small. The smallest of those found are
+        fractions and trace are kept, and the largest eigenvalues. In more dimensions, scikit-learn's IncrementalPCA
+        (the extra `data`) finds the `blocks - 1` largest, and the last block has exactly the rest of the trace. So
+        fractions and trace are kept again, but the trace of the square is too small. The smallest eigenvalues found are
         somewhat too small as well: the first six of eigenvalues 1/j in 10,000 dimensions came out within 1%, the 63rd
         12% too small.
 
-        The rows are read once, in batches: memory does not grow with their number. It is four d x d matrices, or, in
+        The rows are read once, in batches: memory does not grow with their number. It takes four d x d matrices, or, in
         more than 4,096 dimensions, about 12 x blocks rows.
 
         **Arguments:**
 
         - `X`: rows are samples: an array of shape `(n, d)` in memory or in a file (NumPy's memory map, h5py, Zarr), or
           an iterable of batches of rows, such as a generator.
-        - `blocks`: how many eigenvalues at most are told apart.
+        - `blocks`: the largest number of different eigenvalues.
         - `progress`: whether to say what it will cost and show how far it is.
 
         **Returns:** a [`Spectrum`].
@@ -316,10 +316,10 @@ class Spectrum(Inputs):
         return cls(*found.spectrum).merged(blocks)
 
     def merged(self, blocks: int) -> "Spectrum":
-        """The same with at most so many blocks: neighbours become one, with their mean eigenvalue.
+        """The same spectrum with at most `blocks` blocks: neighbours become one, with their mean eigenvalue.
 
-        Fractions and trace are kept, the trace of the square is a little smaller. Large eigenvalues stay for
-        themselves: blocks are of equal width in the logarithm of the eigenvalues' rank.
+        Fractions and trace are kept, the trace of the square is a little smaller. Large eigenvalues stay alone: blocks
+        have equal width in the logarithm of the eigenvalues' rank.
         """
         blocks = positive_integer(blocks, "blocks")
         if self.blocks <= blocks:
@@ -337,7 +337,7 @@ class Spectrum(Inputs):
         return Spectrum(np.add.reduceat(fractions * values, starts) / weight, weight / weight.sum())
 
     def normalised(self) -> "Spectrum":
-        """The same with the mean eigenvalue one, so that an input is as long as an isotropic one."""
+        """The same spectrum scaled to mean eigenvalue one, so that an input is as long as an isotropic input."""
         return Spectrum(self.eigenvalues / self.trace, self.fractions)
 
     def __repr__(self) -> str:

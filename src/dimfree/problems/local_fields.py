@@ -27,13 +27,12 @@ class LocalFields(FieldProblem):
     **Arguments:**
 
     - `loss`: JAX function `loss(student, teacher, noise, readout)` to a number: student fields `(p,)`, teacher fields
-      `(k,)`, a standard normal number, and the readout (None if there is none). With a fifth argument it is given the
-      clock, alpha: what is learned may change.
+      `(k,)`, a standard normal number, and the readout (None if there is none). With a fifth argument it also gets the
+      clock, alpha, so that the task may change.
     - `width`, `teacher_width`: p and k.
     - `readout`: start of the trained finite-dimensional parameters, or their fixed value; None if there are none.
-    - `tokens`: where a sample is several inputs, how many, L, or their correlations
-      $R_{lm} = \text{Cov}(x_l, x_m)$, shape `(L, L)`; the loss is then given student fields `(L, p)` and teacher fields
-      `(L, k)`.
+    - `tokens`: if a sample is several inputs, their number L, or their correlations $R_{lm} = \text{Cov}(x_l, x_m)$,
+      shape `(L, L)`; the loss then gets student fields `(L, p)` and teacher fields `(L, k)`.
 
     ??? example
         >>> import dimfree

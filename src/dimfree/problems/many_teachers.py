@@ -205,10 +205,10 @@ class PowerLawTeachers(eqx.Module):
       empty, and which has at most k students.
     - `noise`: variance of the label noise.
 
-    **Returns** from a call with a width: the problem and its start. Each student has the overlap
-    $M_{jj}^2 = Q_{jj} / d$ with one teacher, as a random one has, none with others, and a norm so that for the square
-    the mean output is right. For the square this stays so, and the cost is proportional to k (`PairedSquares`). With a
-    `key`, a [`TwoLayer`] and random students of these norms, all overlaps with all.
+    **Returns** from a call with a width: the problem and its start. Each student has the overlap $M_{jj}^2 = Q_{jj} /
+    d$ with one teacher, as a random student has, and no overlap with the others; its norm makes the mean output right
+    for the square. For the square this stays so, and the cost is proportional to k (`PairedSquares`). With a `key` it
+    returns a [`TwoLayer`] and random students of these norms, with all overlaps.
 
     ??? example
         >>> import dimfree

@@ -45,12 +45,12 @@ class Mixture(FieldProblem):
     $$ x = \sum_r \text{means}_{cr} \frac{w^*_r}{\sqrt d} + \frac{g}{\sqrt{\text{snr}}}, \quad g \sim N(0, I_d),
        \qquad \text{output}_o = \sum_j a_{oj} \, g(\lambda_j), $$
 
-    with cluster c drawn by its probability. The directions $w^*_r$ that the means are made of take the place of
-    teachers: M is the overlap of students with them, and P = 1 makes them orthonormal. A penalty on the weights is the
-    algorithm's (`ridge`), as is the training of the readout (`readout_rate`).
+    with cluster c drawn by its probability. The directions $w^*_r$ that span the means take the place of teachers: M is
+    the overlap of students with them, and P = 1 makes them orthonormal. The algorithm sets a penalty on the weights
+    (`ridge`) and the training of the readout (`readout_rate`).
 
-    Averages need the student fields only. They are known to 1e-12 for one or two ReLU neurons with a single output, and
-    by quadrature else.
+    Averages need only the student fields. They are accurate to 1e-12 for one or two ReLU neurons with a single output;
+    otherwise they are computed by quadrature.
 
     **Arguments:**
 

@@ -50,10 +50,11 @@ def SingleIndex(
     **Arguments:**
 
     - `link`: a name, or any JAX function of a number.
-    - `activation`: that of the student; the link if left out (then the averages are exact where the link has a name).
+    - `activation`: the activation of the student; the link if left out (then the averages are exact if the link has a
+      name).
     - `width`, `noise`, `readout`, `normalisation`: as for [`TwoLayer`].
 
-    **Returns:** a [`TwoLayer`] where the activation is the link, else a [`MultiIndex`].
+    **Returns:** a [`TwoLayer`] if the activation is the link, otherwise a [`MultiIndex`].
     """
     if activation is None or activation == link:
         return TwoLayer(width, 1, link, noise=noise, readout=readout, normalisation=normalisation)

@@ -50,23 +50,23 @@ class MultiOutput(Taught):
     the labels are the probabilities that the teacher gives to the classes, or the class of its largest output. With one
     output there are two classes, and the network is a logistic regression on its neurons.
 
-    For the squared error on the teacher's outputs, averages are as exact as for [`TwoLayer`]. Else they are taken over
-    all fields together: on a grid for few fields, over Sobol points for many, for activations with a kink and for hard
-    labels, which jump (`limit.expectation_error` says how exact they are). There is no label noise.
+    For the squared error on the teacher's outputs, averages are as exact as for [`TwoLayer`]. Otherwise they are taken
+    over all fields together: on a grid for few fields; over Sobol points for many fields, for activations with a kink
+    and for hard labels, which jump (`limit.expectation_error` estimates their error). There is no label noise.
 
     **Arguments:**
 
-    - `readout`: second-layer weights $a$, one row for each output, shape `(outputs, p)`; its start, where it is trained
-      (`readout_rate` of the algorithm). A State has it row by row, as `outputs * p` numbers.
+    - `readout`: second-layer weights $a$, one row for each output, shape `(outputs, p)`; their start, if they are
+      trained (`readout_rate` of the algorithm). A State holds them row by row, as `outputs * p` numbers.
     - `teacher_readout`: $a^*$, shape `(outputs, k)`.
-    - `activation`: that of the students, $g$: a name, or any JAX function of a number.
+    - `activation`: the activation of the students, $g$: a name, or any JAX function of a number.
     - `loss`: `"square"`, `"cross-entropy"`, or any JAX function of output and label, both of shape `(outputs,)`, to a
       number.
     - `labels`: `"outputs"`, the target itself; `"soft"`, its softmax (with one output, the logistic function of it);
       `"hard"`, a one for its largest entry and zeros (with one output, a one where it is positive). If left out,
       `"soft"` for the cross-entropy and `"outputs"` for any other loss.
     - `normalisation`: the factor in front of the sums: `"sum"` 1, `"sqrt"` p^-1/2, `"mean"` 1/p (and the same with k).
-    - `teacher_activation`: that of the teachers, $g^*$; the students' if left out.
+    - `teacher_activation`: the activation of the teachers, $g^*$; the students' if left out.
 
     Yoshida, Karakida, Okada & Amari, J. Phys. A 52 (2019) 184002 (the squared error with erf).
 

@@ -52,8 +52,8 @@ class RandomFeatures(eqx.Module):
 
     $$ \text{loss} = \tfrac12 \Big( \theta \cdot W^\top z - b \cdot z - \sqrt{\text{noise}}\, \zeta \Big)^2 . $$
 
-    In the eigenbasis of the features' covariance this is a linear student and teacher on inputs with a spectrum. What
-    the features miss of the target is independent of them, and is label noise.
+    In the eigenbasis of the features' covariance this is a linear student and teacher on inputs with a spectrum. The
+    part of the target that the features miss is independent of them, and acts as label noise.
 
     `features(d)` takes spectrum, teacher and miss from the deterministic equivalent of the resolvent, at any d: with
     $z(y) = y \big(1 - \tfrac1d \sum_j \lambda_j/(\lambda_j - y)\big)$ and $m = z/y$, the features' covariance has the
@@ -211,7 +211,7 @@ class PowerLawFeatures(RandomFeatures):
 
     - `input_exponent`: a, above 1/2; `target_exponent`: b, with $a + b > 1/2$.
     - `noise`: variance of the label noise.
-    - `coordinates_drawn`: for features that are drawn, how many coordinates they are made of, for each feature.
+    - `coordinates_drawn`: for features that are drawn, the number of coordinates per feature.
 
     ??? example
         >>> import dimfree

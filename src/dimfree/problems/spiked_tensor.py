@@ -25,9 +25,9 @@ class SpikedTensor(Problem):
     symmetric Gaussian matrix with off-diagonal variance 1 doubles the noise. The State has one student and one teacher:
     Q is $|x|^2$, M is $x \cdot v$.
 
-    It is no loss of local fields of an input, but a step of SGD sees of the noise three numbers only: its components
-    along x and along v, and the length of the rest. So the moments of a step, and with them all limits and the exact
-    simulation, are closed forms.
+    It is not a loss of local fields of an input. But a step of SGD sees only three numbers of the noise: its components
+    along x and along v, and the length of the rest. So the moments of a step, all limits and the exact simulation are
+    closed forms.
 
     **Arguments:**
 

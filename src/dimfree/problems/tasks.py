@@ -29,19 +29,20 @@ class Tasks(FieldProblem):
     $$ \text{loss} = \text{loss}_t\big(\lambda, \; C_t(\alpha) \, \lambda^*, z\big) \quad
        \text{with probability} \quad \text{probabilities}_t(\alpha), $$
 
-    with one set of K teachers for all: task t sees those that the rows of $C_t$ make of them. So a teacher jumps where
-    the task is switched, and drifts where $C_t$ changes with the clock. Averages are those of the tasks, in closed form
-    where theirs are: what one task teaches of another's teachers follows by Stein's lemma.
+    with one set of K teachers for all tasks: the rows of $C_t$ combine them into the teachers of task t. So a teacher
+    jumps when the task is switched, and drifts if $C_t$ changes with the clock. Averages come from the tasks, in closed
+    form if the tasks have closed forms; Stein's lemma gives what one task teaches about the teachers of another.
 
     **Arguments:**
 
     - `tasks`: problems of the same width p; a spectrum is given to the whole (`with_inputs`).
-    - `teachers`: for each task the numbers of its teachers, or $C_t$ of shape `(k, K)`, or a JAX function of alpha to
-      that; by default each has its own, K their sum.
+    - `teachers`: for each task the numbers of its teachers, or $C_t$ of shape `(k, K)`, or a JAX function of alpha that
+      returns such a matrix; by default each task has its own teachers, and K is their total number.
     - `switches`: increasing times, one fewer than tasks: each task in its turn.
     - `probabilities`: of the tasks instead: numbers, or a JAX function of alpha to as many; equal if left out.
     - `variances`: of a coordinate of an input in each task; 1 if left out.
-    - `heads`: whether each task has a readout of its own, one after the other in the State's; else they share one.
+    - `heads`: whether each task has its own readout, one after the other in the readout of the State; otherwise they
+      share one.
 
     `risks` has the risk of every task along a trajectory; `only(t)` is the problem with task t alone.
 
@@ -182,7 +183,7 @@ class Tasks(FieldProblem):
         """
         noises = jnp.asarray(real_array(noise, "noise"))
         if noises.shape != (2,):
-            raise InvalidInput(f"noise has shape {noises.shape}; give two, that of the easy samples first.")
+            raise InvalidInput(f"noise has shape {noises.shape}; give two numbers, for the easy samples first.")
         tasks = [TwoLayer(width, teacher_width, activation, each) for each in noises]
         everyone = list(range(teacher_width))
         switches = jnp.reshape(jnp.asarray(switch, float), (1,))
@@ -392,7 +393,9 @@ def _as_tasks(tasks: Any) -> tuple[FieldProblem, ...]:
                 "dimfree.Tasks(...).with_inputs(spectrum)."
             )
         if task.changes or task.tokens is not None:
-            raise InvalidInput(f"{task!r} changes by itself, or has samples of several inputs; a task may not.")
+            raise InvalidInput(
+                f"{task!r} changes with the clock, or has samples of several inputs; a task may not do this."
+            )
     if len({task.width for task in tasks}) > 1:
         raise InvalidInput(f"The tasks have widths {[task.width for task in tasks]}; they share one student.")
     return tuple(tasks)
@@ -436,7 +439,7 @@ def _as_views(teachers: Any, tasks: tuple[FieldProblem, ...]) -> tuple[Any, ...]
 def _as_chances(switches: Any, probabilities: Any, number: int) -> tuple[Any, Any]:
     """When tasks are switched, if they are, and their probabilities where not."""
     if switches is not None and probabilities is not None:
-        raise InvalidInput("Both switches and probabilities were given; they say the same thing: leave out one.")
+        raise InvalidInput("Both switches and probabilities were given; both say when each task comes: leave out one.")
     if switches is not None:
         times = jnp.asarray(real_array(switches, "switches"))
         if times.shape != (number - 1,):

@@ -42,7 +42,7 @@ _LINKS = {"softmax": _softmax, "logsumexp": _largest, "square": _square}
 
 
 class SequenceIndex(FieldProblem):
-    r"""Learning a function of a few directions, which sees all inputs of a sequence (a sequence single-index model).
+    r"""Learning a function of a few directions that sees all inputs of a sequence (a sequence single-index model).
 
     $$ \tfrac12 \big( \text{link}(\lambda) - \text{link}(\lambda^*) - \sqrt{\text{noise}} \, z \big)^2, \qquad
        \lambda_{lj} = \frac{w_j \cdot x_l}{\sqrt d}, \quad \lambda^*_{lr} = \frac{w^*_r \cdot x_l}{\sqrt d} $$
@@ -151,15 +151,15 @@ class Attention(FieldProblem):
     $$ \frac{1}{2L} \sum_{lm} (A_{lm} - A^*_{lm})^2, \qquad
        A_{lm} = \text{softmax}_m \Big( \frac{q_l \cdot k_m}{\sqrt{\text{rank}}} \Big) $$
 
-    Queries q and keys k are fields of the L inputs of a sample: the same `rank` fields where they are tied, else
-    queries first and keys after, 2 `rank` of them. The teacher has matrix $A^*$ from its own fields.
+    Queries q and keys k are fields of the L inputs of a sample. If they are tied, they are the same `rank` fields;
+    otherwise there are 2 `rank` fields, queries first. The teacher has matrix $A^*$ from its own fields.
 
     **Arguments:**
 
     - `tokens`: how many inputs a sample is, L, or their correlations, shape `(L, L)`.
     - `rank`, `teacher_rank`: numbers in a query of student and teacher; the teacher's is the student's if left out. So
-      the width p is `rank`, or 2 `rank` where not tied, and k likewise.
-    - `tied`: whether queries and keys are the same, for both.
+      the width p is `rank`, or 2 `rank` if not tied, and k likewise.
+    - `tied`: whether queries and keys are the same, for student and teacher.
 
     Inputs have mean zero: there is no positional encoding. Cui et al. 2024; Troiani et al. 2025; Arnaboldi et al. 2025
     (rank one).
@@ -244,7 +244,8 @@ class ContrastivePair(FieldProblem):
 
     **Arguments:**
 
-    - `correlation`: of the two inputs, from -1 to 1: $\text{Cov}(x_1, x_2) = \text{correlation} \; \Sigma$.
+    - `correlation`: the correlation of the two inputs, from -1 to 1: $\text{Cov}(x_1, x_2) = \text{correlation} \;
+      \Sigma$.
     - `width`, `teacher_width`: numbers in the representations, p and k.
     - `loss`: `"cross-entropy"`, softplus(similarity) - sigmoid(agreement) similarity, or any JAX function of the two
       numbers to a number.
@@ -272,7 +273,7 @@ class ContrastivePair(FieldProblem):
         self.width, self.teacher_width = neurons(width, "width"), neurons(teacher_width, "teacher_width")
         number = real_array(correlation, "correlation")
         if np.ndim(number) != 0:
-            raise InvalidInput(f"correlation = {shown(correlation)} was given; the two inputs have one, a number.")
+            raise InvalidInput(f"correlation = {shown(correlation)} was given; give one number for the two inputs.")
         if is_concrete(number):
             require(
                 np.abs(number) <= 1, f"correlation = {shown(correlation)} was given; a correlation is from -1 to 1."

@@ -283,19 +283,19 @@ class TwoLayer(Network, Taught):
 
     The averages of its limits are exact for the activations `square`, `erf`, `relu`, `linear` and the Hermite
     polynomials by name, and for functions that are linear on either side of zero. For any other JAX function they are
-    taken to a tolerance, each over the two to four fields that it sees.
+    computed to a tolerance, each over the two to four fields in it.
 
     **Arguments:**
 
     - `width`, `teacher_width`: number of neurons, p and k.
-    - `activation`: that of the students, $g$: a name, or any JAX function of a number.
+    - `activation`: the activation of the students, $g$: a name, or any JAX function of a number.
     - `noise`: variance of the label noise.
-    - `readout`, `teacher_readout`: second-layer weights $a$ (its start, where it is trained) and $a^*$; ones if left
+    - `readout`, `teacher_readout`: second-layer weights $a$ (their start, if they are trained) and $a^*$; ones if left
       out.
     - `normalisation`: the factor in front of the sums: `"mean"` 1/p, `"sqrt"` p^-1/2, `"sum"` 1 (and the same with k).
-    - `teacher_activation`: that of the teachers, $g^*$; the students' if left out.
-    - `tokens`: where a sample is L patches of an image, seen by the same neurons, how many, or their correlations,
-      shape `(L, L)`: both networks are then averaged over patches (a convolution with global pooling). Averages stay
+    - `teacher_activation`: the activation of the teachers, $g^*$; the students' if left out.
+    - `tokens`: if a sample is L patches of an image that the same neurons see, their number L, or their correlations,
+      shape `(L, L)`. Both networks are then averaged over patches (a convolution with global pooling). Averages stay
       exact, over the L (p + k) fields of all patches.
 
     Saad & Solla, Phys. Rev. E 52 (1995) 4225; Arnaboldi et al. 2023, eqs. (1)-(4).
