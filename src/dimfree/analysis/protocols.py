@@ -358,7 +358,8 @@ def planned(
         random=start is None,
         steps=tuple(times.tolist()) if is_mean else None,
     )
-    _check_one_number(plan, "objective", plan.of)
+    if plan.objective is not None:
+        _check_one_number(plan, "objective", plan.objective)
     for function in plan.bounded:
         _check_one_number(plan, f"constraints: {function.__name__}", function)
     return plan
