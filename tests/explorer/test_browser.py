@@ -1,6 +1,8 @@
 """The explorer in a real browser: it loads, moves, says what is wrong, and gives away what it shows."""
 
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,6 +28,8 @@ def test_a_lecturer_moves_a_slider_and_takes_the_picture_home(tmp_path):
         page.goto(address)
         page.wait_for_selector(PICTURE)
         assert page.title() == "dimfree explorer"
+        # The next server finds the program of the solver: JAX keeps none that can raise errors by itself.
+        assert list(Path(os.environ["JAX_COMPILATION_CACHE_DIR"]).glob("jit_solve_adaptively*"))
         assert page.inner_text("h1") == "dimfree explorer"
 
         # Overlaps grow at the rate 4 g (1 - g (1 + 1/p + 4/p^2)), g = rate / p, so that the plateau shrinks with it.

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import types
 
@@ -256,7 +257,14 @@ def test_exit_times_open_with_the_runs_of_the_curves_and_wait_for_the_button(one
         return dimfree.exit_time(*arguments, methods=("closed_form",), key=jax.random.key(0))
 
     monkeypatch.setattr(computations, "exit_time", compute)
-    monkeypatch.setattr(computations, "curves", lambda settings: one)
+    go = threading.Event()
+    monkeypatch.setattr(computations, "curves", lambda settings: go.wait(60) and one)
+    ask = background.result
+    monkeypatch.setattr(background, "result", lambda *task: ask(*task, patience=60.0 if task[0] == "formula" else 0.7))
+    at_once = views.made_of(views.EXITS, ONE, False)
+    assert "formula" in at_once.table  # before there are curves
+    assert (at_once.figure, at_once.pending.kind) == (None, "curves")
+    go.set()
     before = when_there(views.EXITS, ONE, False)
     (axes,) = before.figure.axes
     curve = next(line for line in axes.lines if line.get_label() == "simulated, 16 runs")

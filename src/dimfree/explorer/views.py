@@ -13,7 +13,7 @@ from ..errors import InvalidInput
 from . import background, computations, links, pictures, scripts
 from .background import Pending
 from .serve import PROBLEM_VARIABLE, STORE_VARIABLE
-from .settings import OPTIMISERS, PROBLEMS, SCHEDULES, SEEDS, Settings
+from .settings import OPTIMISERS, PROBLEMS, RUNS, SCHEDULES, SEEDS, Settings
 
 CURVES, EXITS, FLOW, REGIMES, STUDY = (
     "Learning curves",
@@ -349,7 +349,7 @@ def _drawn(draw: Callable[..., Any], *arguments: Any) -> Any:
 def _exits(settings: Settings, asked: Any) -> _View:
     settings, usual = settings.checked(), settings.choice.default.alpha  # nothing here depends on the last alpha
     name, ask = _computed("exits", settings, computations.exits, alpha=usual)
-    result, pending, remark, words = None, None, "", ""
+    result, figure, pending, remark, words = None, None, None, "", ""
     if asked or background.is_asked("exits", name):
         try:
             result = ask()
@@ -357,22 +357,27 @@ def _exits(settings: Settings, asked: Any) -> _View:
         except Pending as found:
             pending = found
     if result is None:
-        formula = _computed("formula", settings, computations.exit_formula, alpha=usual)[1]()
-        curves = _curves_of(settings)
-        result = computations.first_exits(formula, curves)
+        result = _computed("formula", settings, computations.exit_formula, alpha=usual)[1]()
         words = (
-            f"The picture shows the {len(curves.measured)} runs of the learning curves, which all have one start. The "
-            f"button adds the ODE and {computations.EXIT_RUNS} runs from random starts; that takes a minute or two the "
-            "first time, and seconds later."
+            f"The picture shows the {RUNS} runs of the learning curves, which all have one start. The button adds the "
+            f"ODE and {computations.EXIT_RUNS} runs from random starts; that takes a minute or two the first time, and "
+            "seconds later."
         )
+        try:
+            result = computations.first_exits(result, _curves_of(settings))
+        except Pending as found:
+            pending = pending or found
+    if result.simulated is not None:
+        figure = _drawn(pictures.draw_exits, result)
+    data = result.to_xarray
     return _View(
         name="exit_times",
-        figure=_drawn(pictures.draw_exits, result),
+        figure=figure,
         description="The fraction of runs that have left the plateau over alpha",
         table=_table(pictures.exit_rows(result)),
         words=words,
         remark=remark,
-        data=lambda: pictures.as_netcdf(result.to_xarray()),
+        data=lambda: pictures.as_netcdf(data()),
         script=scripts.exits_script(settings),
         pending=pending,
     )
