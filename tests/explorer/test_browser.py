@@ -100,7 +100,7 @@ def test_the_exponent_of_a_power_law_is_a_slider(tmp_path):
     with server("--problem", "power-law") as (address, _), visitor() as (page, wrong):
         page.goto(address)
         page.wait_for_selector(PICTURE)
-        page.get_by_text("Exponent of the power law").first.wait_for()
+        page.get_by_text("Exponent of the inputs' power law").first.wait_for()
         move(page, EXPONENT, "ArrowRight")
         data = xarray.load_dataset(download(page, "Data (NetCDF)", tmp_path), engine="scipy")
         assert "power_law(1.1, dimensions=100, blocks=12)" in download(page, "Code that", tmp_path).read_text()

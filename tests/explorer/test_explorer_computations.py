@@ -451,6 +451,7 @@ def test_each_optimiser_learns_and_theory_follows_it(optimiser):
     assert risk[-1] < risk[0] / 4
     np.testing.assert_allclose(runs.mean(axis=0), risk, atol=0.03 * risk[0])
     assert "plain SGD at a constant learning rate" in result.note
+    assert [card[3] for card in pictures.cards_of(result)][:2] == ["known for plain SGD"] * 2
     start = np.asarray(result.simulated.state.M)[:, 0]
     np.testing.assert_allclose(start, np.broadcast_to(result.theory.state.M[0], start.shape))
 

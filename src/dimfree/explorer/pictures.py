@@ -131,7 +131,7 @@ def caption_of(result: Curves, *, each: bool = True) -> str:
     drawn = [name for name, time in times.items() if np.isfinite(time)]
     if drawn and result.settings.quantity == "risk":
         words.append(
-            "SGD has left the plateau when the risk has fallen below the thin grey line: in the left picture "
+            "SGD has left the plateau when the risk has fallen below the thin grey line: in the picture of the risk "
             f"{' and '.join(drawn)}."
         )
     if result.renamed:
@@ -140,7 +140,7 @@ def caption_of(result: Curves, *, each: bool = True) -> str:
             other, done = ("another rotation", "rotated") if result.settings.rotated else ("other signs", "signed")
         words.append(
             f"In {_runs(result.renamed)} the noise chose {other} of the students than the ODE, which makes no "
-            f"difference to the risk; in the right picture they are {done} as in the ODE."
+            f"difference to the risk; in the picture of overlaps they are {done} as in the ODE."
         )
     return " ".join([*words, result.note]).strip()
 
@@ -312,7 +312,8 @@ def cards_of(result: Curves) -> list[tuple[str, str, str, str]]:
     left, runs = result.left, len(result.measured)
     never = f"not by α = {settings.alpha:g}"
     if result.level is None:
-        exits = [("predicted", "Exit, theory", "–", "no plateau"), ("measured", "Exit, simulated", "–", "no plateau")]
+        why = "no plateau" if settings.is_plain else "known for plain SGD"
+        exits = [("predicted", "Exit, theory", "–", why), ("measured", "Exit, simulated", "–", why)]
     else:
         error = left.std(ddof=1) / len(left) ** 0.5 if len(left) > 1 else None
         some = f"{len(left)} of {runs} runs have left" if len(left) < runs else f"mean of {runs} runs"
