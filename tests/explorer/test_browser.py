@@ -1,6 +1,9 @@
 """The explorer in a real browser: it loads, moves, says what is wrong, and gives away what it shows."""
 
+import os
 import re
+from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -25,6 +28,8 @@ def test_a_lecturer_moves_a_slider_and_takes_the_picture_home(tmp_path):
         page.goto(address)
         page.wait_for_selector(PICTURE)
         assert page.title() == "dimfree explorer"
+        # The next server finds the program of the solver: JAX keeps none that can raise errors by itself.
+        assert list(Path(os.environ["JAX_COMPILATION_CACHE_DIR"]).glob("jit_solve_adaptively*"))
         assert page.inner_text("h1") == "dimfree explorer"
 
         # Overlaps grow at the rate 4 g (1 - g (1 + 1/p + 4/p^2)), g = rate / p, so that the plateau shrinks with it.
@@ -41,7 +46,8 @@ def test_a_lecturer_moves_a_slider_and_takes_the_picture_home(tmp_path):
         assert f"{float(data.risk[-1]):.3g}" == card(page, "final")
 
         page.get_by_role("tab", name="Study").click()
-        page.wait_for_selector("text=Give the path of a study's store")
+        page.wait_for_selector(f"{PICTURE}[alt*='An example of a phase diagram']")
+        page.wait_for_selector("text=dimfree study run study.yaml")
         page.get_by_label("Store").fill("no/such/store")
         page.get_by_label("Store").press("Enter")
         page.wait_for_selector(".dimfree-message:has-text('no/such/store')")
@@ -49,11 +55,52 @@ def test_a_lecturer_moves_a_slider_and_takes_the_picture_home(tmp_path):
         assert wrong == []
 
 
+def test_a_link_opens_on_a_phone_as_it_was_and_whole(tmp_path):
+    """Pictures below each other, whole tabs, a title free of the menu; and a wrong value in the link is said."""
+    link = "?problem=phase-retrieval&view=curves&width=1&learning_rate=0.11&optimiser=momentum&schedule=linear&d=7"
+    with server() as (address, _), visitor() as (page, wrong):
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.goto(address + link)
+        page.wait_for_selector(".dimfree-message:has-text(\"The link asks for d = '7'; there are 100, 200\")")
+        page.wait_for_selector(PICTURE)
+
+        def boxes(selector: str) -> list[Any]:
+            return [each.bounding_box() for each in page.locator(selector).all()]
+
+        upper, lower = boxes(PICTURE)
+        assert lower["y"] >= upper["y"] + upper["height"]
+        assert upper["width"] > 300
+        menu, title = page.get_by_role("button").first.bounding_box(), boxes("h1")[0]
+        assert title["y"] >= menu["y"] + menu["height"]
+        tabs = [tab.bounding_box() for tab in page.get_by_role("tab").all()]
+        assert len(tabs) == 5
+        assert all(box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in tabs)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+        script = download(page, "Code that makes it (Python)", tmp_path).read_text()
+        assert "PhaseRetrieval(width=1, noise=0.0)" in script
+        assert "learning_rate = dimfree.PiecewiseLinear([0.0, 40.0], [0.11, 0.0])" in script
+        assert "dimfree.Momentum(learning_rate=learning_rate, momentum_rate=learning_rate" in script
+
+        # The link on the page has what was opened, and the usual value in place of the wrong one.
+        again = page.get_attribute(".dimfree-link", "href") or ""
+        assert "learning_rate=0.11&schedule=linear&optimiser=momentum" in again
+        assert "&d=500&" in again
+        page.set_viewport_size({"width": 1440, "height": 900})
+        page.goto(f"{address}/{again}")
+        page.wait_for_selector(PICTURE)
+        assert page.locator(".dimfree-message").count() == 0
+        left, right = boxes(PICTURE)
+        assert right["x"] >= left["x"] + left["width"]
+        assert download(page, "Code that makes it (Python)", tmp_path).read_text() == script
+        assert wrong == []
+
+
 def test_the_exponent_of_a_power_law_is_a_slider(tmp_path):
     with server("--problem", "power-law") as (address, _), visitor() as (page, wrong):
         page.goto(address)
         page.wait_for_selector(PICTURE)
-        page.get_by_text("Exponent of the power law").first.wait_for()
+        page.get_by_text("Exponent of the inputs' power law").first.wait_for()
         move(page, EXPONENT, "ArrowRight")
         data = xarray.load_dataset(download(page, "Data (NetCDF)", tmp_path), engine="scipy")
         assert "power_law(1.1, dimensions=100, blocks=12)" in download(page, "Code that", tmp_path).read_text()
@@ -65,7 +112,8 @@ def test_the_exponent_of_a_power_law_is_a_slider(tmp_path):
         assert card(page, "predicted") == "–"
 
         page.get_by_role("tab", name="Plane of overlaps").click()
-        page.wait_for_selector(".dimfree-message:has-text('isotropic inputs only')")
+        page.wait_for_selector(".dimfree-note:has-text('isotropic inputs only')")
+        page.wait_for_selector(f"{PICTURE}[alt*='risk and overlaps']")
         assert "Traceback" not in page.content()
         assert wrong == []
 
@@ -91,7 +139,7 @@ def test_the_accuracy_is_a_choice_where_there_are_classes(tmp_path):
         assert float(card(page, "accuracy")) < float(before) - 0.01
 
         # A problem without classes has no such choice.
-        page.get_by_role("combobox").select_option("Phase retrieval")
+        page.get_by_role("combobox").first.select_option("Phase retrieval")
         page.wait_for_selector(f"{PICTURE}[alt^='Phase retrieval: risk']")
         assert page.get_by_role("radio").count() == 0
         assert page.locator("[data-card=accuracy]").count() == 0

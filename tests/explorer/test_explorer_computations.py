@@ -1,15 +1,19 @@
 """What the explorer computes, against formulas that it does not use."""
 
 import ast
+import contextlib
 import dataclasses
 import json
 import os
 import subprocess
 import sys
+import threading
+import time
 import types
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -17,8 +21,8 @@ from scipy.stats import norm
 
 import dimfree
 from dimfree.analysis.portrait import Portrait
-from dimfree.explorer import computations, page, pictures, scripts, serve, views
-from dimfree.explorer.settings import PROBLEMS, THRESHOLD, Settings
+from dimfree.explorer import background, computations, page, pictures, scripts, serve, views
+from dimfree.explorer.settings import OPTIMISERS, PROBLEMS, SCHEDULES, THRESHOLD, Settings
 
 ONE = Settings(width=1, noise=0.2, learning_rate=0.1, d=200, alpha=30.0)
 
@@ -56,10 +60,10 @@ def test_the_runs_share_the_start_and_their_exits_are_their_own(one):
     np.testing.assert_array_equal(one.simulated.alpha, one.theory.alpha)
     risk = np.asarray(one.simulated.risk)
     alphas = np.asarray(one.simulated.alpha)
-    for path, time in zip(risk, one.measured, strict=True):
-        assert (path[alphas < time] > one.level).all()
-        if np.isfinite(time):
-            assert path[np.searchsorted(alphas, time)] <= one.level
+    for path, left in zip(risk, one.measured, strict=True):
+        assert (path[alphas < left] > one.level).all()
+        if np.isfinite(left):
+            assert path[np.searchsorted(alphas, left)] <= one.level
 
 
 def test_a_slider_of_a_number_compiles_nothing(one):
@@ -88,11 +92,13 @@ def test_a_curve_crosses_a_level_when_it_first_does(risk, time):
         ({"problem": "phase"}, "'phase'"),
         ({"width": 0}, "width = 0"),
         ({"noise": -0.1}, "noise = -0.1"),
-        ({"exponent": 1.0}, "exponent = 1.0"),
+        ({"exponent": -1.0}, "exponent = -1.0"),
+        ({"problem": "two-clusters", "noise": 0.25, "exponent": 1.0}, "exponent = 1.0 was given; the inputs of two-cl"),
+        ({"optimiser": "adam"}, "optimiser = 'adam' was given; choose one of sgd, momentum"),
+        ({"schedule": "cosine"}, "schedule = 'cosine' was given; choose one of constant, linear"),
         ({"quantity": "accuracy"}, "quantity = 'accuracy' was given, but TwoLayer("),
         ({"quantity": "loss"}, "quantity = 'loss'"),
         ({"problem": "two-clusters", "noise": 0.0}, "noise = 0 was given; it is the variance of a cluster"),
-        ({"problem": "power-law"}, "exponent = None"),
         ({"learning_rate": 0.0}, "learning_rate = 0.0"),
         ({"alpha": float("inf")}, "alpha = inf"),
         ({"d": 1}, "d = 1"),
@@ -156,7 +162,7 @@ def texts(axes) -> list[str]:
 
 def test_legend_caption_and_axes_speak_of_what_is_drawn(one):
     left, right = pictures.draw_curves(one).axes
-    marks = ["the ODE has left", "the median run has left", "risk below which it has"]
+    marks = ["the ODE has left", "the median run has left", "escape threshold"]
     assert texts(left) == ["ODE", "SGD, 16 runs", *marks]
     assert texts(right) == ["ODE", "SGD, 16 runs", "M[0,0]"]
     words = pictures.caption_of(one)
@@ -174,7 +180,7 @@ def test_legend_caption_and_axes_speak_of_what_is_drawn(one):
         one, simulated=ended, matched=ended, remark="It diverges.", predicted=np.inf, measured=np.full(16, np.inf)
     )
     left, right = pictures.draw_curves(diverged).axes
-    assert texts(left) == ["ODE", "SGD, 16 runs that diverge", "risk below which it has"]
+    assert texts(left) == ["ODE", "SGD, 16 runs that diverge", "escape threshold"]
     assert right.get_ylim() == (-1.5, 1.5)
     words = pictures.caption_of(diverged)
     assert "Thin lines are single runs of SGD, the 16 that diverge" in words
@@ -200,10 +206,10 @@ def test_nothing_of_the_picture_is_cut_off_or_runs_into_another(one, log):
     for axes in (left, right):
         for part in (axes.yaxis.label, axes.xaxis.label, axes.get_legend(), axes.title):
             box = part.get_window_extent(canvas.get_renderer())
-            assert box.x0 >= 0
+            # Each half is a picture by itself on a narrow page.
+            assert box.x0 >= (figure.bbox.x1 / 2 if axes is right else 0)
+            assert box.x1 <= (figure.bbox.x1 / 2 if axes is left else figure.bbox.x1)
             assert box.y0 >= 0
-            assert box.x1 <= figure.bbox.x1
-            assert not (part is not axes.get_legend() and axes is right and box.x0 < left.bbox.x1)
     legends = [axes.get_legend().get_window_extent(canvas.get_renderer()) for axes in (left, right)]
     assert not legends[0].overlaps(legends[1])
 
@@ -224,25 +230,101 @@ def test_many_points_at_rest_are_said_to_be_a_family(one):
     assert "families" not in pictures.flow_caption(few, free)
 
 
-def test_exit_times_wait_for_the_button(monkeypatch):
-    monkeypatch.setattr(computations, "_exits", type(computations._exits)())
-    asked = []
+@pytest.fixture
+def nothing_known():
+    background.forget()
+    yield
+    background.forget()
+
+
+def when_there(view, settings, asked):
+    """A view when what it asks for has been computed."""
+    for _ in range(600):
+        made = None
+        with contextlib.suppress(background.Pending):
+            made = views.made_of(view, settings, asked)
+        if made is not None and made.pending is None:
+            return made
+        time.sleep(0.1)
+    raise AssertionError("It takes too long.")
+
+
+def test_exit_times_open_with_the_runs_of_the_curves_and_wait_for_the_button(one, nothing_known, monkeypatch):
+    asked, full = [], ("closed_form", "ode", "dressed", "simulated")
 
     def compute(*arguments, methods, **_):
         asked.append(methods)
         return dimfree.exit_time(*arguments, methods=("closed_form",), key=jax.random.key(0))
 
     monkeypatch.setattr(computations, "exit_time", compute)
-    before = views._exits(ONE, False)
-    assert before.figure is None
+    go = threading.Event()
+    monkeypatch.setattr(computations, "curves", lambda settings: go.wait(60) and one)
+    ask = background.result
+    monkeypatch.setattr(background, "result", lambda *task: ask(*task, patience=60.0 if task[0] == "formula" else 0.7))
+    at_once = views.made_of(views.EXITS, ONE, False)
+    assert "formula" in at_once.table  # before there are curves
+    assert (at_once.figure, at_once.pending.kind) == (None, "curves")
+    go.set()
+    before = when_there(views.EXITS, ONE, False)
+    (axes,) = before.figure.axes
+    curve = next(line for line in axes.lines if line.get_label() == "simulated, 16 runs")
+    np.testing.assert_allclose(curve.get_xdata()[1:], np.sort(one.left))
     assert "formula" in before.table
+    assert "16 runs of the learning curves" in before.words
     assert asked == [("closed_form",)]
-    assert views._exits(ONE, True).figure is not None
-    assert asked[2:] == [("closed_form", "ode", "dressed", "simulated")]
+    assert when_there(views.EXITS, ONE, True).words == ""
+    assert asked == [("closed_form",), full]
     # What has been computed is there without the button, also if only the picture of the curves has changed.
-    assert views._exits(dataclasses.replace(ONE, log=True, alpha=50.0), False).figure is not None
-    assert views._exits(dataclasses.replace(ONE, d=300), False).figure is None
-    assert asked.count(("closed_form", "ode", "dressed", "simulated")) == 1
+    assert when_there(views.EXITS, dataclasses.replace(ONE, log=True, alpha=50.0), False).words == ""
+    assert when_there(views.EXITS, dataclasses.replace(ONE, d=300), False).words != ""
+    assert asked.count(full) == 1
+
+
+def test_the_map_of_regimes_opens_with_constants_of_one(nothing_known, monkeypatch):
+    settings = dataclasses.replace(ONE, width=4, learning_rate=0.2)
+    seen = computations.regime_map(settings)
+    noise = 0.2 / 4
+    assert seen.expected["ODE"] == pytest.approx((noise / settings.d) ** 0.5)
+    assert seen.expected["gradient flow"] == pytest.approx(np.hypot(noise, (noise / settings.d) ** 0.5))
+    first = when_there(views.REGIMES, settings, False)
+    assert (first.figure is not None, first.table) == (True, "")
+    assert "constants of the theorems to be one" in first.words
+    scales = dataclasses.replace(seen.scales, fluctuation=3.0)
+    monkeypatch.setattr(computations, "regime_scales", lambda settings: scales)
+    found = when_there(views.REGIMES, settings, True)
+    assert pictures.number(3 * (noise / settings.d) ** 0.5) in found.table
+    # They are found once, whatever the dimension and the rate.
+    assert when_there(views.REGIMES, dataclasses.replace(settings, d=2_000, learning_rate=0.1), False).table
+
+
+def test_a_view_that_a_problem_does_not_have_says_so_above_its_curves(one, nothing_known, monkeypatch):
+    monkeypatch.setattr(computations, "curves", lambda settings: one)
+    for settings in (dataclasses.replace(ONE, optimiser="momentum"), dataclasses.replace(ONE, schedule="linear")):
+        for view in (views.EXITS, views.FLOW, views.REGIMES):
+            made = when_there(view, settings, True)
+            assert "for plain SGD at a constant learning rate; choose those at the side." in made.note
+            assert made.name == "curves"
+            assert made.figure is not None
+    with pytest.raises(dimfree.InvalidInput, match="alpha = -1"):
+        views.made_of(views.FLOW, dataclasses.replace(ONE, alpha=-1.0), None)
+
+
+def test_the_example_of_a_study_is_the_solution_of_the_scalar_ode():
+    study = computations.example_study()
+    for rate, noise in ((0.05, 0.0), (0.1, 4.0), (0.15, 10.0)):
+        solved = solve_ivp(
+            lambda alpha, u, rate=rate, noise=noise: 2 * rate * u * (4 * (1 - 6 * rate) * (1 - u) - 2 * rate * noise),
+            (0, 20), [1 / 200], rtol=1e-10, atol=1e-12,
+        ).y[0, -1]  # fmt: skip
+        there = {"algorithm.learning_rate": rate, "problem.noise": noise}
+        assert float(study.squared_overlap.sel(there, method="nearest")) == pytest.approx(solved, rel=1e-6)
+
+
+def test_the_study_that_is_explained_can_be_run(tmp_path):
+    path = tmp_path / "study.yaml"
+    path.write_text(views.EXAMPLE_STUDY)
+    study = dimfree.Study.load(path)
+    assert (study.problem["name"], study.compute.alpha) == ("PhaseRetrieval", 20.0)
 
 
 @pytest.mark.slow
@@ -252,7 +334,7 @@ def test_a_problem_without_a_plateau_is_no_fault():
     assert result.remark == ""
     assert "There is no plateau" in pictures.caption_of(result)
     assert "grey line" not in pictures.caption_of(result)
-    assert "There is no plateau" in views._exits(settings, False).words
+    assert "There is no plateau" in when_there(views.EXITS, settings, False).note
     assert "exit_time" not in scripts.curves_script(settings, plateau=False)
 
 
@@ -335,6 +417,75 @@ def test_every_script_is_python_that_states_the_settings(name):
     assert repr(stated) == repr(settings.network)
 
 
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_script_states_the_optimiser_and_the_schedule(optimiser, schedule):
+    settings = dataclasses.replace(ONE, optimiser=optimiser, schedule=schedule)
+    text = scripts.curves_script(settings, plateau=False)
+    ast.parse(text)
+    assert settings.algorithm_statement in text
+    stated = {"dimfree": dimfree}
+    exec(settings.algorithm_statement, stated)
+    ours = settings.algorithm
+    assert type(stated["sgd"]) is type(ours)
+    assert stated["sgd"].sphere is ours.sphere is True
+    for alpha in (0.0, 10.0, 30.0):
+        theirs, expected = stated["sgd"].at(jnp.asarray(alpha), {}), ours.at(jnp.asarray(alpha), {})
+        assert repr(theirs) == repr(expected)
+        factor = {"constant": 1.0, "linear": 1 - alpha / ONE.alpha, "inverse": 1 / (1 + alpha / 10)}[schedule]
+        assert float(theirs.learning_rate) == pytest.approx(ONE.learning_rate * factor)
+        if optimiser == "momentum":
+            assert float(theirs.momentum_rate) == pytest.approx(ONE.learning_rate * factor)
+
+
+@pytest.mark.parametrize(
+    "optimiser", [name if name == "momentum" else pytest.param(name, marks=pytest.mark.slow) for name in OPTIMISERS]
+)
+def test_each_optimiser_learns_and_theory_follows_it(optimiser):
+    """At a learning rate that falls; one student of a target without a plateau, whose runs scatter little."""
+    settings = dataclasses.replace(
+        PROBLEMS["one-direction"].default, optimiser=optimiser, schedule="linear", d=500, noise=0.0
+    )
+    result = computations.curves(settings)
+    risk, runs = np.asarray(result.theory.risk), np.asarray(result.simulated.risk)
+    assert risk[-1] < risk[0] / 4
+    np.testing.assert_allclose(runs.mean(axis=0), risk, atol=0.03 * risk[0])
+    assert "plain SGD at a constant learning rate" in result.note
+    assert [card[3] for card in pictures.cards_of(result)][:2] == ["known for plain SGD"] * 2
+    start = np.asarray(result.simulated.state.M)[:, 0]
+    np.testing.assert_allclose(start, np.broadcast_to(result.theory.state.M[0], start.shape))
+
+
+@pytest.mark.slow
+def test_the_script_of_an_averaged_run_with_a_schedule_gives_the_same_numbers(tmp_path):
+    import xarray
+
+    settings = dataclasses.replace(
+        PROBLEMS["committee"].default, optimiser="averaged", schedule="inverse", exponent=0.5
+    )
+    result = computations.curves(settings)
+    (tmp_path / "curves.py").write_text(scripts.curves_script(settings, plateau=False))
+    done = subprocess.run(
+        [sys.executable, "curves.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=os.environ
+    )
+    assert done.returncode == 0, done.stderr
+    data = xarray.load_dataset(tmp_path / "curves.nc", engine="scipy")
+    np.testing.assert_allclose(data.risk, result.theory.risk, rtol=1e-7)
+    np.testing.assert_allclose(data.simulated_risk, result.simulated.risk, rtol=1e-7)
+
+
+@pytest.mark.slow
+def test_the_script_of_the_best_schedule_runs_and_gains(tmp_path):
+    settings = dataclasses.replace(PROBLEMS["one-direction"].default, noise=0.1, alpha=20.0, schedule="linear")
+    (tmp_path / "best.py").write_text(scripts.protocol_script(settings))
+    done = subprocess.run(
+        [sys.executable, "best.py"], cwd=tmp_path, capture_output=True, text=True, timeout=900, env=os.environ
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "protocol.png").stat().st_size > 10_000
+    assert "learning_rate" in done.stdout
+
+
 def test_a_script_runs_by_itself_and_gives_the_same_numbers(one, tmp_path):
     import xarray
 
@@ -397,7 +548,9 @@ def test_sliders_have_their_default_among_their_steps():
         axes = page.axes_of(choice)
         assert default.learning_rate in axes["learning_rate"]
         assert default.noise in axes["noise"]
-        assert default.exponent in axes.get("exponent", [None])
+        assert default.exponent in axes.get("exponent", [0.0])
+        for name, steps in choice.steps.items():
+            assert getattr(default, name) in steps, name
         assert np.prod([len(steps) for steps in axes.values()]) <= 192
     assert np.prod([len(steps) for steps in page.axes_of(PROBLEMS["phase-retrieval"]).values()]) == 192  # as documented
 

@@ -19,15 +19,20 @@ def _():
 
 @app.cell
 def _(mo, views):
-    problem = mo.ui.dropdown(views.titles(), value=views.first_title(), label="**Problem**", full_width=True)
-    view = mo.ui.tabs(dict.fromkeys(views.VIEWS, ""))
-    return problem, view
+    # As a dictionary: a cell that held marimo's own object would run again when the address changes.
+    query = mo.query_params().to_dict()
+    title, tab, unknown = views.opened(query)
+    problem = mo.ui.dropdown(views.titles(), value=title, label="**Problem**", full_width=True)
+    view = mo.ui.tabs(dict.fromkeys(views.VIEWS.values(), ""), value=tab)
+    ticker = mo.ui.refresh(default_interval=1)
+    return problem, query, ticker, unknown, view
 
 
 @app.cell
-def _(mo, problem, views):
-    controls = views.controls(mo, problem.value)
-    return (controls,)
+def _(mo, problem, query, unknown, views):
+    controls, wrong = views.controls(mo, problem.value, query)
+    refused = [*unknown, *wrong]
+    return controls, refused
 
 
 @app.cell
@@ -50,8 +55,10 @@ def _(mo, view, views):
 
 
 @app.cell
-def _(controls, extra, mo, problem, view, views):
-    views.show(mo, view.value, problem.value, controls.value, extra.value if extra is not None else None)
+def _(controls, extra, mo, problem, refused, ticker, view, views):
+    _ = ticker.value  # this cell runs again while the ticker is on the page, which is while something is computed
+    asked = extra.value if extra is not None else None
+    views.show(mo, view.value, problem.value, controls.value, asked, ticker, refused)
     return
 
 

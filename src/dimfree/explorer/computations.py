@@ -4,7 +4,6 @@ Noise, learning rate, dimension and horizon are traced, so that a slider of them
 problem, width or constraint compiles, once.
 """
 
-import collections
 import dataclasses
 import itertools
 from typing import Any
@@ -14,7 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from ..analysis.exit_times import ExitTime, exit_level, exit_time
+from ..analysis.exit_times import ExitTime, estimated, exit_level, exit_time
 from ..analysis.plateau import rest
 from ..analysis.portrait import Portrait, portrait
 from ..analysis.regimes import ErrorScales, RegimeMap, regimes
@@ -29,9 +28,6 @@ from .settings import RUNS, THRESHOLD, Settings
 
 EXIT_RUNS = 64
 REGIME_TIME = 2.0  # learning_rate * alpha / p up to which the errors of the limits are compared
-_KEPT = 8  # results of a kind that takes long
-_scales: collections.OrderedDict[tuple, ErrorScales] = collections.OrderedDict()
-_exits: collections.OrderedDict[tuple, ExitTime] = collections.OrderedDict()
 _CLEARLY_OTHER = 0.5  # distance of overlaps at the end from which on a run has broken a symmetry in its own way
 
 
@@ -73,8 +69,13 @@ def curves(settings: Settings, runs: int = RUNS) -> Curves:
     limit, alphas = ode(problem, algorithm), settings.alphas
     theory = solve(limit, start, alphas)
     simulated = simulate(problem, algorithm, start, settings.d, alphas, runs=runs, key=run_key)
+    if settings.averages:
+        theory, simulated = (
+            eqx.tree_at(lambda path: path.state, path, path.state.at("average")) for path in (theory, simulated)
+        )
     risk, level, note = None, None, ""
     try:
+        check_plain(settings, "The plateau is")
         risk = _plateau_risk(limit)
         level = float(exit_level(problem, risk, THRESHOLD))
     except InvalidInput as objection:
@@ -134,15 +135,18 @@ def crossing(alphas: Any, risk: Any, level: float) -> float:
     return float(alphas[after - 1] + (alphas[after] - alphas[after - 1]) * (high - level) / (high - low))
 
 
+def check_plain(settings: Settings, what: str) -> None:
+    """Refuse optimisers and schedules where theory is about plain SGD."""
+    if not settings.is_plain:
+        raise InvalidInput(f"{what} found for plain SGD at a constant learning rate; choose those at the side.")
+
+
 def exits(settings: Settings) -> ExitTime:
     """How long SGD stays on the plateau, over random starts: formula, ODE and simulation.
 
-    It takes long, above all to compile, and is kept.
+    It takes long, above all to compile.
     """
-    settings, known = settings.checked(), _exits_key(settings)
-    if known not in _exits:
-        _exits[known] = _exit_time(settings, EXIT_RUNS, exit_methods(settings))
-    return _kept(_exits, known)
+    return _exit_time(settings.checked(), EXIT_RUNS, exit_methods(settings))
 
 
 def exit_methods(settings: Settings) -> tuple[str, ...]:
@@ -150,38 +154,27 @@ def exit_methods(settings: Settings) -> tuple[str, ...]:
     return ("closed_form", "ode", "dressed", "simulated") if settings.even else ("ode", "simulated")
 
 
-def knows_exits(settings: Settings) -> bool:
-    """Whether the exit times are there at once."""
-    return _exits_key(settings) in _exits
-
-
 def exit_formula(settings: Settings) -> ExitTime:
-    """What is there at once: the plateau, and the formula where there is one."""
+    """What is there soon: the plateau, and the formula where there is one."""
     return _exit_time(settings.checked(), 1, ("closed_form",))
 
 
+def first_exits(formula: ExitTime, result: Curves) -> ExitTime:
+    """The same with the runs of the learning curves, which all have one start."""
+    settings = result.settings
+    return dataclasses.replace(formula, simulated=estimated(result.measured, settings.alpha, "one start"))
+
+
 def _exit_time(settings: Settings, runs: int, methods: tuple[str, ...]) -> ExitTime:
+    check_plain(settings, "Exit times are")
     key = jax.random.key(settings.seed)
     return exit_time(settings.network, settings.algorithm, settings.d, THRESHOLD, runs=runs, key=key, methods=methods)
-
-
-def _exits_key(settings: Settings) -> tuple:
-    return dataclasses.astuple(
-        dataclasses.replace(settings, alpha=1.0, log=False, quantity="risk")
-    )  # which it does not depend on
-
-
-def _kept(results: collections.OrderedDict, known: tuple) -> Any:
-    """The result of that name, where only the last few are kept."""
-    results.move_to_end(known)
-    while len(results) > _KEPT:
-        results.popitem(last=False)
-    return results[known]
 
 
 def flow(settings: Settings) -> Portrait:
     """The plane of overlaps: solutions, and points at rest."""
     settings = settings.checked()
+    check_plain(settings, "The plane of overlaps is")
     start, _ = _start(settings)
     return portrait(ode(settings.network, settings.algorithm), alpha=settings.alpha, at=start)
 
@@ -192,42 +185,62 @@ def _start(settings: Settings) -> tuple[State, PRNGKeyArray]:
     return random_state(settings.network, settings.d, key=start_key), run_key
 
 
-def regime_map(settings: Settings) -> RegimeMap:
+def regime_map(settings: Settings, scales: ErrorScales | None = None) -> RegimeMap:
     """Which limit applies at this width, dimension and learning rate, up to a fixed time = learning_rate alpha / p.
 
-    The sizes of the errors, which take long, depend on the problem and the noise only, and are kept.
+    The sizes of the errors, `scales`, take long; they depend on the problem and the noise only. Without them, all are
+    taken to be one: what theorems say of any problem.
     """
     settings = settings.checked()
-    alpha = REGIME_TIME * settings.width / settings.learning_rate
-    known = _regime_key(settings)
+    if scales is None:
+        start, _ = _start(settings)
+        ones = dict.fromkeys(("fluctuation", "start", "noise", "width", "density", "angles"), 1.0)
+        scales = ErrorScales(REGIME_TIME, float(settings.network.risk(start)), **ones, between_starts=0.0)
+    return _regimes(settings, scales)
+
+
+def regime_scales(settings: Settings) -> ErrorScales:
+    """The sizes of the errors of each limit, from a small network."""
+    return _regimes(settings.checked(), None).scales
+
+
+def _regimes(settings: Settings, scales: ErrorScales | None) -> RegimeMap:
+    check_plain(settings, "Regimes are")
     network: Any = settings.network  # regimes says in words which problems it is not for
-    result = regimes(
+    return regimes(
         network,
         settings.algorithm,
         settings.d,
-        alpha,
+        REGIME_TIME * settings.width / settings.learning_rate,
         key=jax.random.key(settings.seed),
         measure=False,
-        scales=_scales.get(known),
+        scales=scales,
     )
-    _scales[known] = result.scales
-    _kept(_scales, known)
-    return result
 
 
-def knows_regimes(settings: Settings) -> bool:
-    """Whether the map of regimes is there at once."""
-    return _regime_key(settings) in _scales
+def example_study() -> Any:
+    """What a study looks like, from a formula: one student of phase retrieval on the sphere, d = 200, at alpha = 20.
 
+    The square u of its overlap solves du/dalpha = 2 rate u (4 (1 - 6 rate) (1 - u) - 2 rate noise).
+    """
+    import xarray
 
-def _regime_key(settings: Settings) -> tuple:
-    return settings.problem, settings.noise, settings.sphere, settings.seed
+    rates, noises = np.linspace(0.01, 0.16, 61), np.linspace(0.0, 12.0, 61)
+    rate, noise = np.meshgrid(rates, noises, indexing="ij")
+    limits = 8 * rate * (1 - 6 * rate)
+    growth = limits - 4 * rate**2 * noise
+    time, start = 20.0, 1 / 200
+    grown = np.where(growth == 0, time, np.expm1(growth * time) / np.where(growth == 0, 1.0, growth))
+    squared = start * np.exp(growth * time) / (1 + start * limits * grown)
+    axes = ("algorithm.learning_rate", "problem.noise")
+    return xarray.Dataset(
+        {"squared_overlap": (axes, squared), "status": (axes, np.ones(squared.shape, np.int8))},
+        coords=dict(zip(axes, (rates, noises), strict=True)),
+    )
 
 
 def study(store: str) -> Any:
     """The results of a study, as a Dataset; an error says why there are none."""
-    if not store.strip():
-        raise InvalidInput("Give the path of a study's store, such as phase_retrieval_study.store.")
     try:
         from ..studies import open_study
     except ImportError as missing:

@@ -8,6 +8,7 @@ import argparse
 import ipaddress
 import socket
 import sys
+import threading
 import urllib.parse
 from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
@@ -68,6 +69,12 @@ def _is_address(name: str) -> bool:
     return True
 
 
+def _prepare() -> None:
+    from . import views
+
+    views.prepare()
+
+
 def main() -> None:
     """Serve the notebook; the token, if there is one, is read from the input."""
     parser = argparse.ArgumentParser()
@@ -75,6 +82,8 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     given = parser.parse_args()
     token = sys.stdin.read()
+    # While the browser opens, what it will show first is computed.
+    threading.Thread(target=_prepare, daemon=True).start()
     import marimo
     import uvicorn
 

@@ -37,8 +37,8 @@ def export_page(path: Path | str, problem: str = "phase-retrieval", *, say: Call
 def axes_of(choice: Choice) -> dict[str, list]:
     """The steps of the page's sliders: some of those that the explorer has, the default among them."""
     default, exponent = choice.default, choice.default.exponent
-    fewer = 1 if exponent is None else 2  # so that a page with one more slider is not larger
-    exponents = {} if exponent is None else {"exponent": _some(choice.exponents, _EXPONENTS, exponent)}
+    fewer = 2 if exponent else 1  # so that a page with one more slider is not larger
+    exponents = {"exponent": _some(choice.exponents, _EXPONENTS, exponent)} if exponent else {}
     return {
         "width": [width for width in _WIDTHS if width in choice.widths],
         "learning_rate": _some(choice.rates, _RATES // fewer, default.learning_rate),

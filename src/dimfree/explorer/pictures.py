@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 _MARK, _THEORY, _RUNS = "#444444", "#0072B2", "#D55E00"
 _OVERLAP = 1.5  # beyond what a student that learns has
-_SCREEN = 125  # pixels to the inch
+_SCREEN = 200  # pixels to the inch of a file: sharp on a phone, and when zoomed
+_SHOWN = 135  # of them on a wide page
+# Inches: text of 10 points is legible on a page as narrow as a phone's.
+_PANEL_WIDTH, _PANEL_HEIGHT = 4.2, 4.6
 _MANY = 12  # with more points at rest than this they are drawn small
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _EXIT_NAMES = {
@@ -36,8 +39,16 @@ _EXIT_NAMES = {
 def draw_curves(result: Curves) -> Any:
     """Risk (or accuracy) and overlaps, theory as lines, simulations as dots; dashed, when each leaves the plateau."""
     # Fixed, since to find room for labels takes as long as to draw; the widest are powers of ten.
-    margins = {"left": 0.108, "right": 0.99, "bottom": 0.3, "top": 0.935, "wspace": 0.29}
-    left, right = plot.panels(2, size=(9.2, 4.9), margins=margins)
+    # Each half is a picture by itself, which a narrow page puts below the other.
+    edge, room = 0.109, 0.008
+    margins = {
+        "left": edge,
+        "right": 1 - room,
+        "bottom": 0.3,
+        "top": 0.93,
+        "wspace": 2 * (edge + room) / (1 - 2 * edge - 2 * room),
+    }
+    left, right = plot.panels(2, size=(2 * _PANEL_WIDTH, _PANEL_HEIGHT), margins=margins)
     quantity = result.settings.quantity
     of_risk = quantity == "risk"
     plot.compare(result.theory, result.simulated, axes=left, quantity=quantity, log=result.settings.log and of_risk)
@@ -54,7 +65,7 @@ def draw_curves(result: Curves) -> Any:
         ):
             if np.isfinite(time):
                 marks.append((left.axvline(time, color=_MARK, linewidth=1.3, linestyle=line), words))
-        marks.append((left.axhline(result.level, color=_MARK, linewidth=0.9, alpha=0.5), "risk below which it has"))
+        marks.append((left.axhline(result.level, color=_MARK, linewidth=0.9, alpha=0.5), "escape threshold"))
     if result.remark:
         # What diverges sets no scale; a student that learns has overlaps of about one.
         low, high = right.get_ylim()
@@ -85,7 +96,7 @@ def _legend(axes: Any, named: list[tuple[Any, str]], columns: int) -> None:
     """Below the axes, where it covers no curve."""
     handles, words = zip(*named, strict=True)
     axes.legend(
-        handles, words, ncols=columns, loc="upper center", bbox_to_anchor=(0.47, -0.17), frameon=False, fontsize=10,
+        handles, words, ncols=columns, loc="upper center", bbox_to_anchor=(0.365, -0.17), frameon=False, fontsize=10,
         columnspacing=1.2, handlelength=1.9, borderaxespad=0.0,
     )  # fmt: skip
 
@@ -120,7 +131,7 @@ def caption_of(result: Curves, *, each: bool = True) -> str:
     drawn = [name for name, time in times.items() if np.isfinite(time)]
     if drawn and result.settings.quantity == "risk":
         words.append(
-            "SGD has left the plateau when the risk has fallen below the thin grey line: in the left picture "
+            "SGD has left the plateau when the risk has fallen below the thin grey line: in the picture of the risk "
             f"{' and '.join(drawn)}."
         )
     if result.renamed:
@@ -129,21 +140,21 @@ def caption_of(result: Curves, *, each: bool = True) -> str:
             other, done = ("another rotation", "rotated") if result.settings.rotated else ("other signs", "signed")
         words.append(
             f"In {_runs(result.renamed)} the noise chose {other} of the students than the ODE, which makes no "
-            f"difference to the risk; in the right picture they are {done} as in the ODE."
+            f"difference to the risk; in the picture of overlaps they are {done} as in the ODE."
         )
     return " ".join([*words, result.note]).strip()
 
 
 def draw_exits(result: ExitTime) -> Any:
     """The fraction of runs that have left the plateau."""
-    (axes,) = plot.panels(size=(9.0, 4.9))
+    (axes,) = plot.panels(size=(4.8, 3.8))
     return plot.exit_times(result, axes=axes).figure
 
 
 def draw_flow(result: Portrait, curves: Curves) -> Any:
     """The plane of overlaps, with the solution and the runs of the curves."""
     plane = len(result.plane) > 1
-    (axes,) = plot.panels(size=(7.6, 6.0))
+    (axes,) = plot.panels(size=(4.8, 4.4))
     shown = (curves.theory, curves.simulated) if plane else ()
     labels = ("ODE", f"SGD, {curves.simulated.runs} runs") if plane else ()
     plot.flow(result, trajectories=shown, labels=labels, axes=axes)
@@ -157,7 +168,7 @@ def draw_flow(result: Portrait, curves: Curves) -> Any:
         handles = [*old.legend_handles[:2], start, *old.legend_handles[2:]]
         words = [text.get_text() for text in old.get_texts()]
         axes.legend(
-            handles, [*words[:2], "start", *words[2:]], loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=5,
+            handles, [*words[:2], "start", *words[2:]], loc="lower left", bbox_to_anchor=(-0.05, 1.0), ncols=3,
             borderaxespad=0.2, frameon=False, fontsize=9.5, columnspacing=1.0, handlelength=1.6,
         )  # fmt: skip
     return axes.figure
@@ -172,8 +183,8 @@ def flow_caption(result: Portrait, settings: Settings) -> str:
     """What lines and dots of the plane are."""
     words = [
         "Solutions of the ODE from a grid of starts, projected on a plane of two overlaps (for one overlap: the drift "
-        "over it). Full dots are points at rest where nothing grows; open ones are left again. The square is the start "
-        "of the coloured lines."
+        "over it). Filled dots are stable fixed points; open dots are unstable. The square is the start of the "
+        "coloured lines."
     ]
     if is_crowded(result):
         words.append("The many small dots are samples of continuous families of points at rest, not points apart.")
@@ -185,15 +196,24 @@ def flow_caption(result: Portrait, settings: Settings) -> str:
     return " ".join(words)
 
 
+def regimes_caption(result: RegimeMap) -> str:
+    """What is drawn in the plane of widths and learning rates."""
+    return (
+        f"The map holds for d = {result.d:,} up to time = learning rate x alpha / p = {result.time:.2g}. Dotted lines "
+        "are the expected error of the risk; on the dashed line the learning rate is p."
+    )
+
+
 def draw_regimes(result: RegimeMap) -> Any:
-    """The plane of widths and learning rates."""
-    (axes,) = plot.panels(size=(8.6, 5.8))
-    return plot.regimes(result, axes=axes).figure
+    """The plane of widths and learning rates; what the title would say stands below it."""
+    (axes,) = plot.panels(size=(4.8, 4.2))
+    plot.regimes(result, axes=axes).set_title("", loc="left")
+    return axes.figure
 
 
-def draw_study(data: "xarray.Dataset", quantity: str | None, level: float | None) -> Any:
+def draw_study(data: "xarray.Dataset", quantity: str | None = None, level: float | None = None) -> Any:
     """The phase diagram of a study."""
-    (axes,) = plot.panels(size=(8.6, 5.8))
+    (axes,) = plot.panels(size=(4.8, 3.9))
     return plot.phase_diagram(data, quantity, level=level, axes=axes).figure
 
 
@@ -205,14 +225,22 @@ def as_bytes(figure: Any, kind: str = "png") -> bytes:
 
 
 def as_html(figure: Any, description: str) -> str:
-    """A figure inside the page, as wide as there is room for."""
+    """A figure inside the page, its panels side by side or, where there is no room, below each other.
+
+    Every panel is the whole file, of which it shows its part: a figure is drawn once.
+    """
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=_SCREEN)
     code = base64.b64encode(file.getvalue()).decode()
-    return (
-        f'<img class="dimfree-picture" alt="{html.escape(description)}" src="data:image/png;base64,{code}" '
-        'style="max-width:100%;max-height:70vh;display:block;margin:0 auto"/>'
+    panels = sum(axes.get_label() != "<colorbar>" for axes in figure.axes)
+    width, height = figure.get_size_inches() / (panels, 1)
+    widest = f"min(100%,{width * _SHOWN:.0f}px,{70 * width / height:.0f}vh)"
+    shown = "".join(
+        f'<img class="dimfree-picture" alt="{html.escape(description)}{words}" src="data:image/png;base64,{code}" '
+        f'style="aspect-ratio:{width:g}/{height:g};max-width:{widest};object-position:{place:.0%} 0"/>'
+        for place, words in ([(0, "")] if panels == 1 else [(0, ": left panel"), (1, ": right panel")])
     )
+    return f'<div class="dimfree-pictures">{shown}</div>'
 
 
 def data_of(result: Curves) -> "xarray.Dataset":
@@ -284,7 +312,8 @@ def cards_of(result: Curves) -> list[tuple[str, str, str, str]]:
     left, runs = result.left, len(result.measured)
     never = f"not by α = {settings.alpha:g}"
     if result.level is None:
-        exits = [("predicted", "Exit, theory", "–", "no plateau"), ("measured", "Exit, simulated", "–", "no plateau")]
+        why = "no plateau" if settings.is_plain else "known for plain SGD"
+        exits = [("predicted", "Exit, theory", "–", why), ("measured", "Exit, simulated", "–", why)]
     else:
         error = left.std(ddof=1) / len(left) ** 0.5 if len(left) > 1 else None
         some = f"{len(left)} of {runs} runs have left" if len(left) < runs else f"mean of {runs} runs"

@@ -1,5 +1,6 @@
 """From settings to a script that makes the same picture by itself, with the public names of the library only."""
 
+import dataclasses
 import importlib.metadata
 import json
 
@@ -14,12 +15,7 @@ def _head(title: str, *imports: str) -> str:
 
 
 def _statement(settings: Settings) -> str:
-    sphere = ", sphere=True" if settings.sphere else ""
-    return (
-        f"problem = {settings.call}\n"
-        f"sgd = dimfree.OnlineSGD(learning_rate={settings.learning_rate}{sphere})\n"
-        f"d, alpha = {settings.d}, {settings.alpha}\n"
-    )
+    return f"problem = {settings.call}\n{settings.algorithm_statement}d, alpha = {settings.d}, {settings.alpha}\n"
 
 
 _TRAJECTORIES = f"""
@@ -28,6 +24,12 @@ start = dimfree.random_state(problem, d, key=start_key)
 alphas = np.round(np.linspace(0.0, alpha, 201) * d) / d  # whole numbers of samples
 theory = dimfree.solve(dimfree.ode(problem, sgd), start, alphas)
 runs = dimfree.simulate(problem, sgd, start, d, alphas, runs={RUNS}, key=run_key)
+"""
+
+
+_AVERAGES = """
+# What is learned is the average of the weights.
+theory, runs = (eqx.tree_at(lambda path: path.state, path, path.state.at("average")) for path in (theory, runs))
 """
 
 
@@ -49,6 +51,14 @@ print(f"accuracy at the end: theory {accuracy[0]:.6g}, simulated {accuracy[1]:.6
 """
 
 
+def _imports(settings: Settings) -> list[str]:
+    return [*(["import equinox as eqx"] if settings.averages else []), "import numpy as np"]
+
+
+def _trajectories(settings: Settings) -> str:
+    return _TRAJECTORIES.format(seed=settings.seed) + (_AVERAGES if settings.averages else "")
+
+
 def curves_script(settings: Settings, *, plateau: bool = True) -> str:
     """Risk (or accuracy) and overlaps, theory and simulation; `plateau`: whether there is one to leave."""
     of_risk = settings.quantity == "risk"
@@ -57,9 +67,9 @@ def curves_script(settings: Settings, *, plateau: bool = True) -> str:
     names = ["risk", "Q", "M"] if of_risk else ["risk", settings.quantity, "Q", "M"]
     told = "" if of_risk else _ACCURACY
     return (
-        _head(f"{settings.choice.title}: theory and simulation.", "import numpy as np")
+        _head(f"{settings.choice.title}: theory and simulation.", *_imports(settings))
         + _statement(settings)
-        + _TRAJECTORIES.format(seed=settings.seed)
+        + _trajectories(settings)
         + f"""
 # As on the page, but for its legends, and for its students of runs that broke a symmetry otherwise than the ODE, which
 # it names as those of the ODE; here every run keeps its own names.
@@ -99,9 +109,9 @@ def flow_script(settings: Settings) -> str:
     line = settings.sphere and settings.width == settings.network.teacher_width == 1
     drawn_over_it = "" if line else ', trajectories=[theory, runs], labels=["ODE", "SGD"]'
     return (
-        _head(f"{settings.choice.title}: the plane of overlaps.", "import numpy as np")
+        _head(f"{settings.choice.title}: the plane of overlaps.", *_imports(settings))
         + _statement(settings)
-        + _TRAJECTORIES.format(seed=settings.seed)
+        + _trajectories(settings)
         + f"""
 limit = dimfree.ode(problem, sgd)
 axes = dimfree.plot.flow(limit, alpha=alpha, at=start{drawn_over_it})
@@ -120,6 +130,22 @@ alpha = {REGIME_TIME} * problem.width / sgd.learning_rate  # up to time = learni
 result = dimfree.regimes(problem, sgd, d, float(alpha), key=jax.random.key({settings.seed}), measure=False)
 print(result)
 dimfree.plot.regimes(result).figure.savefig("regimes.png")
+"""
+    )
+
+
+def protocol_script(settings: Settings) -> str:
+    """The best schedule of the learning rate."""
+    highest = settings.choice.rates[-1]
+    return (
+        _head(f"{settings.choice.title}: the best schedule of the learning rate.")
+        + _statement(dataclasses.replace(settings, schedule="constant", optimiser="sgd"))
+        + f"""
+# The schedule between 0 and {highest}, linear between 16 knots, with the lowest risk at alpha; it takes minutes.
+over = {{"algorithm.learning_rate": (0.0, {highest}, 16)}}
+best = dimfree.best_protocol(problem, sgd, alpha, over, d=d, key=jax.random.key({settings.seed}))
+print(best)
+dimfree.plot.protocol(best).figure.savefig("protocol.png")
 """
     )
 

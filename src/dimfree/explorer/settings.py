@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .. import registry
-from ..algorithms import OnlineSGD
+from ..algorithms import PiecewiseLinear
+from ..algorithms.online import OnlineAlgorithm
 from ..errors import InvalidInput, nonnegative_number, positive_integer
 from ..problems import Mixture, TwoLayer
 from ..problems.base import check_classes
@@ -16,7 +18,73 @@ RUNS = 16
 WIDTHS = (1, 2, 3, 4)
 QUANTITIES = ("risk", "accuracy")
 DIMENSIONS = (100, 200, 300, 500, 1_000, 2_000, 5_000, 10_000)
+SEEDS = tuple(range(10_001))
 THRESHOLD = 0.1  # of the plateau's excess risk, which a run that has left it has lost
+_DECAY = 10.0  # samples per dimension after which a rate that falls as 1/alpha has halved
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimiser:
+    """How the weights move.
+
+    - `title`: what it is called.
+    - `name`: its name in the library, and `arguments`: those that no slider sets; LEARNING_RATE is the slider's.
+    - `beside`: what stands beside it, as a study file names it, and its number.
+    """
+
+    title: str
+    name: str = "OnlineSGD"
+    arguments: dict[str, float | str] = dataclasses.field(default_factory=dict)
+    beside: tuple[str, float] | None = None
+
+    def make(self, learning_rate: Any, sphere: bool) -> OnlineAlgorithm:
+        """The algorithm."""
+        own = {name: learning_rate if value == LEARNING_RATE else value for name, value in self.arguments.items()}
+        beside = dict([self.beside]) if self.beside else {}
+        given = {"learning_rate": learning_rate, **own, "sphere": sphere, **beside}
+        return registry.make("algorithm", self.name, given)
+
+    def call(self, learning_rate: str, sphere: bool) -> str:
+        """The same as text."""
+        own = "".join(
+            f", {name}={learning_rate if value == LEARNING_RATE else value}" for name, value in self.arguments.items()
+        )
+        call = f"dimfree.{self.name}(learning_rate={learning_rate}{own}{', sphere=True' if sphere else ''})"
+        if self.beside is None:
+            return call
+        (name, argument), number = registry.BESIDE[self.beside[0]], self.beside[1]
+        return f"dimfree.{name}({call}, {argument}={number})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """How the learning rate changes: `make` from the slider's rate and the last alpha, `call` the same as text."""
+
+    title: str
+    make: Callable[[float, float], Any]
+    call: Callable[[float, float], str]
+
+
+LEARNING_RATE = "learning_rate"
+OPTIMISERS = {
+    "sgd": Optimiser("SGD"),
+    "momentum": Optimiser("SGD with momentum", "Momentum", {"momentum_rate": LEARNING_RATE, "forgetting": 1.0}),
+    "averaged": Optimiser("SGD, average of the weights", beside=("average", 0.1)),
+    "clipped": Optimiser("SGD, slopes clipped at 0.3", beside=("clip_slopes", 0.3)),
+}
+SCHEDULES = {
+    "constant": Schedule("constant", lambda rate, end: rate, lambda rate, end: f"{rate}"),
+    "linear": Schedule(
+        "falls to zero at the end",
+        lambda rate, end: PiecewiseLinear([0.0, end], [rate, 0.0]),
+        lambda rate, end: f"dimfree.PiecewiseLinear([0.0, {end}], [{rate}, 0.0])",
+    ),
+    "inverse": Schedule(
+        f"falls as 1 / (1 + α/{_DECAY:g})",
+        lambda rate, end: lambda alpha: rate / (1 + alpha / _DECAY),
+        lambda rate, end: f"lambda alpha: {rate} / (1 + alpha / {_DECAY})",
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +94,8 @@ class Choice:
     - `title`, `words`: what it is called, and what is seen in it.
     - `problem`: its name in the library, and `arguments`: those that no slider sets.
     - `rates`, `noises`, `alphas`: the steps of the sliders.
-    - `exponents`: those of the slider of a power law, which the spectrum of the inputs has; none if it is isotropic.
+    - `exponents`: those of the slider of a power law, which the spectrum of the inputs has; 0 is isotropic, and there
+      is no slider if there are none.
     - `widths`: how many students there may be.
     """
 
@@ -61,20 +130,39 @@ class Choice:
         """What the slider of the noise is called."""
         return "Variance of a cluster, 1/snr" if self.has_clusters else "Label noise (variance)"
 
-    def make(self, width: int, noise: float, exponent: float | None) -> TwoLayer | Mixture:
+    @property
+    def steps(self) -> dict[str, tuple]:
+        """What each setting can be, in the order of the controls; the first of a pair of booleans is off."""
+        steps = {
+            "quantity": QUANTITIES if self.classifies else (),
+            "width": self.widths,
+            "learning_rate": self.rates,
+            "schedule": tuple(SCHEDULES),
+            "optimiser": tuple(OPTIMISERS),
+            "noise": self.noises,
+            "exponent": self.exponents,
+            "d": DIMENSIONS,
+            "alpha": self.alphas,
+            "sphere": (False, True),
+            "log": (False, True),
+            "seed": SEEDS,
+        }
+        return {name: values for name, values in steps.items() if values}
+
+    def make(self, width: int, noise: float, exponent: float) -> TwoLayer | Mixture:
         """The problem."""
         if self.has_clusters:
             return registry.make("problem", self.problem, {"width": width, "snr": 1 / noise, **self.arguments})
-        spectrum = {} if exponent is None else {"spectrum": {"name": "power_law", "exponent": exponent, **_POWER_LAW}}
+        spectrum = {} if not exponent else {"spectrum": {"name": "power_law", "exponent": exponent, **_POWER_LAW}}
         return registry.make("problem", self.problem, {"width": width, **self.arguments, "noise": noise, **spectrum})
 
-    def call(self, width: int, noise: float, exponent: float | None) -> str:
+    def call(self, width: int, noise: float, exponent: float) -> str:
         """The same as text."""
         arguments = "".join(f"{name}={json.dumps(value)}, " for name, value in self.arguments.items())
         if self.has_clusters:
             return f"dimfree.{self.problem}({arguments}width={width}, snr=1 / {noise})"
         call = f"dimfree.{self.problem}(width={width}, {arguments}noise={noise})"
-        if exponent is None:
+        if not exponent:
             return call
         settings = "".join(f", {name}={value}" for name, value in _POWER_LAW.items())
         return f"{call}.with_inputs(\n    dimfree.Spectrum.power_law({exponent}{settings})\n)"
@@ -93,8 +181,10 @@ class Settings:
     sphere: bool = True
     seed: int = 0
     log: bool = False
-    exponent: float | None = None  # of the inputs' spectrum, where it is a power law
+    exponent: float = 0.0  # of the inputs' spectrum, where it is a power law
     quantity: str = "risk"  # what the learning curves are of; "accuracy" where there are classes
+    optimiser: str = "sgd"
+    schedule: str = "constant"  # of the learning rate
 
     def checked(self) -> "Settings":
         """The same, or an error that says what cannot be."""
@@ -106,14 +196,14 @@ class Settings:
         nonnegative_number(self.noise, "noise", meaning=" (it is the variance of the label noise)")
         if self.choice.has_clusters and self.noise == 0:
             raise InvalidInput("noise = 0 was given; it is the variance of a cluster, which must be positive.")
-        if self.quantity not in QUANTITIES:
-            raise InvalidInput(f"quantity = {self.quantity!r} was given; choose one of {', '.join(QUANTITIES)}.")
+        for name, known in (("quantity", QUANTITIES), ("optimiser", OPTIMISERS), ("schedule", SCHEDULES)):
+            if getattr(self, name) not in known:
+                raise InvalidInput(f"{name} = {getattr(self, name)!r} was given; choose one of {', '.join(known)}.")
         if self.quantity == "accuracy":
             check_classes(self.network, "quantity = 'accuracy'")
-        if (self.exponent is None) == bool(self.choice.exponents):
-            raise InvalidInput(
-                f"exponent = {self.exponent} was given; a power law has one, and other inputs have none."
-            )
+        nonnegative_number(self.exponent, "exponent", meaning=" (0 is isotropic)")
+        if self.exponent and not self.choice.exponents:
+            raise InvalidInput(f"exponent = {self.exponent} was given; the inputs of {self.problem} have no power law.")
         for name, value in (("learning_rate", self.learning_rate), ("alpha", self.alpha)):
             if not (np.isfinite(value) and value > 0):
                 raise InvalidInput(f"{name} = {value} was given; it must be positive.")
@@ -139,8 +229,29 @@ class Settings:
         return self.choice.call(self.width, self.noise, self.exponent)
 
     @property
-    def algorithm(self) -> OnlineSGD:
-        return OnlineSGD(self.learning_rate, sphere=self.sphere)
+    def algorithm(self) -> Any:
+        """How the weights move."""
+        rate = SCHEDULES[self.schedule].make(self.learning_rate, self.alpha)
+        return OPTIMISERS[self.optimiser].make(rate, self.sphere)
+
+    @property
+    def algorithm_statement(self) -> str:
+        """The same as a line of code, or two."""
+        rate = SCHEDULES[self.schedule].call(self.learning_rate, self.alpha)
+        optimiser = OPTIMISERS[self.optimiser]
+        if self.schedule == "constant":
+            return f"sgd = {optimiser.call(rate, self.sphere)}\n"
+        return f"learning_rate = {rate}\nsgd = {optimiser.call(LEARNING_RATE, self.sphere)}\n"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is SGD at a constant rate."""
+        return self.optimiser == "sgd" and self.schedule == "constant"
+
+    @property
+    def averages(self) -> bool:
+        """Whether what is learned is the average of the weights."""
+        return self.optimiser == "averaged"
 
     @property
     def even(self) -> bool:
@@ -163,6 +274,7 @@ def _steps(low: float, high: float, step: float) -> tuple[float, ...]:
 
 
 _POWER_LAW = {"dimensions": 100, "blocks": 12}  # no more dimensions than the slider of d has
+_EXPONENTS = _steps(0.0, 2.0, 0.25)
 _NOISES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
 
 PROBLEMS = {
@@ -175,6 +287,7 @@ PROBLEMS = {
         rates=_steps(0.02, 0.4, 0.01),
         noises=_NOISES,
         alphas=_steps(10.0, 100.0, 5.0),
+        exponents=_EXPONENTS,
         default=Settings(),
     ),
     "two-quadratic-teachers": Choice(
@@ -186,6 +299,7 @@ PROBLEMS = {
         rates=_steps(0.02, 0.4, 0.01),
         noises=_NOISES,
         alphas=_steps(10.0, 150.0, 5.0),
+        exponents=_EXPONENTS,
         default=Settings(problem="two-quadratic-teachers", sphere=False, alpha=80.0, d=300),
     ),
     "committee": Choice(
@@ -197,6 +311,7 @@ PROBLEMS = {
         rates=_steps(0.5, 10.0, 0.25),
         noises=(0.0, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
         alphas=_steps(10.0, 300.0, 10.0),
+        exponents=_EXPONENTS,
         default=Settings(problem="committee", learning_rate=5.0, sphere=False, alpha=100.0, d=200, log=True),
         log=True,
     ),
@@ -209,6 +324,7 @@ PROBLEMS = {
         rates=_steps(0.25, 10.0, 0.25),
         noises=(0.0, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
         alphas=_steps(5.0, 100.0, 5.0),
+        exponents=_EXPONENTS,
         default=Settings(
             problem="one-direction", width=1, learning_rate=1.0, sphere=False, alpha=40.0, d=500, noise=0.01, log=True
         ),
