@@ -9,11 +9,16 @@ SWITCH = "DIMFREE_KEEP_COMPILED"  # set to 1 in the environment of a library's u
 
 
 def settings() -> dict[str, str]:
-    """What JAX is told in its environment, so that programs are compiled once and not once a day; what is set stays."""
+    """What the environment tells JAX, so that programs are compiled once and not once a day; what is set stays.
+
+    JAX keeps no program that calls back into Python, as Equinox's run-time errors do. Diffrax has two in every solve,
+    about times that are not sorted; times are checked here before a solve, and with `nan` there is no call back.
+    """
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     usual = {
         "JAX_COMPILATION_CACHE_DIR": str(Path(home) / "dimfree" / "compiled"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "EQX_ON_ERROR": "nan",
     }
     return {name: os.environ.get(name, value) for name, value in usual.items()}
 
@@ -24,7 +29,7 @@ def keep() -> None:
     os.environ.update(new)
     jax = sys.modules.get("jax")
     if jax is not None:  # it has read its environment
-        for name, value in new.items():
+        for name, value in ((name, value) for name, value in new.items() if name.startswith("JAX_")):
             jax.config.update(name.lower(), float(value) if name.endswith("SECS") else value)
 
 

@@ -102,9 +102,8 @@ def start(host: str, port: int, token: str | None, variables: dict[str, str]) ->
     """The server's process."""
     command = [sys.executable, "-m", "dimfree.explorer.guard", "--host", host, "--port", str(port)]
     # Through its input: a token among the arguments could be read by every user of the machine.
-    # In a process of ours nobody has to be told of double precision. Errors that a program raises by itself call back
-    # into Python, and JAX keeps no program that does: the solver's are about times that are not sorted, which ours are.
-    environment = {"JAX_ENABLE_X64": "1", "EQX_ON_ERROR": "nan"} | os.environ | compiled.settings() | variables
+    # In a process of ours nobody has to be told of double precision.
+    environment = {"JAX_ENABLE_X64": "1"} | os.environ | compiled.settings() | variables
     server = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE)
     assert server.stdin is not None
     server.stdin.write((token or "").encode())
