@@ -347,7 +347,7 @@ def test_labels_have_a_linear_teacher_and_their_residuals_as_noise():
     assert without.agrees
 
 
-@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("labelled", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_many_dimensions_with_a_few_directions_and_a_flat_rest_are_described(labelled, monkeypatch):
     monkeypatch.setattr(components, "LARGEST_MATRIX", 20)
     generator = np.random.default_rng(17)

@@ -71,7 +71,10 @@ def test_empirical_variance_is_the_linear_noise_prediction(name):
     np.testing.assert_allclose(empirical / scale, predicted / scale, atol=0.05)
 
 
-@pytest.mark.parametrize("name", ["phase retrieval, free", "spiked tensor of order 3, batch", "momentum"])
+@pytest.mark.parametrize(
+    "name",
+    ["phase retrieval, free", pytest.param("spiked tensor of order 3, batch", marks=pytest.mark.slow), "momentum"],
+)
 def test_variances_are_predicted_within_a_twelfth(name):
     """The same at d = 400, with fewer runs: standard error 1.6%, bias of order 1/d; a false alarm once in 10^4."""
     ratio, _, _ = variance_ratio(*CASES[name], d=400, runs=8_000)

@@ -103,7 +103,7 @@ CASES = {
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in ("plain", "momentum") else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
+    [name if name == "plain" else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
 )
 def test_solution_is_that_of_an_explicit_solver(name):
     activation, options, algorithm = CASES[name]
@@ -133,7 +133,7 @@ def test_mild_spectra_are_left_to_an_explicit_solver():
     assert "Tsit5" in dict(solved.provenance)["solver"]
 
 
-@pytest.mark.parametrize("activation", ["linear", "erf"])
+@pytest.mark.parametrize("activation", [pytest.param("linear", marks=pytest.mark.slow), "erf"])
 def test_units_of_the_inputs_do_not_matter(activation):
     """Inputs a thousand times as long, weights and rate as much smaller: the same risk, to its tolerance."""
     risks = []

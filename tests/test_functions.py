@@ -120,7 +120,7 @@ def clusters(steepness):
 
 
 CASES = {"loss": logistic, "activation": network, "kink": leaky, "link": linked, "mixture": clusters}
-QUICK = 3  # the first run always, the others in the slow suite
+QUICK = 1  # the first runs always, the others in the slow suite
 
 
 def drift_of(problem):

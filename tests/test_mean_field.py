@@ -202,6 +202,7 @@ def test_the_cost_is_linear_in_the_width():
     assert 3.5 < flops[1] / flops[0] < 4.5
 
 
+@pytest.mark.slow
 def test_4096_neurons_are_followed_without_their_overlaps(tmp_path):
     problem, sgd = dimfree.TwoLayer(4096, 1, "erf", noise=0.1), dimfree.OnlineSGD(400.0)
     start = dimfree.random_state(problem, 300, key=jax.random.key(0), wide=True)

@@ -110,7 +110,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", ["Tasks.switching", pytest.param("Tasks.drifting", marks=pytest.mark.slow)])
 def test_in_a_study_settings_are_axes_and_the_risk_is_that_of_the_end(name):
     """Two tasks in turn end with the risk of the second; a teacher that moves, with its risk where it is then."""
     description = checked(

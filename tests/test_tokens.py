@@ -104,7 +104,7 @@ STATE = State(Q=[[1.1]], M=[[0.4]])
     [
         ("erf", dimfree.GaussHermite(28), 5e-6),  # each four nodes more make a fifth of the error
         ("square", dimfree.GaussHermite(6), 1e-12),
-        ("relu", dimfree.Sobol(2**15), 3e-3),
+        pytest.param("relu", dimfree.Sobol(2**15), 3e-3, marks=pytest.mark.slow),
     ],
 )
 def test_patches_in_closed_form_are_quadrature(activation, rule, error, tokens):

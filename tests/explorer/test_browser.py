@@ -96,6 +96,7 @@ def test_a_link_opens_on_a_phone_as_it_was_and_whole(tmp_path):
         assert wrong == []
 
 
+@pytest.mark.slow
 def test_the_exponent_of_a_power_law_is_a_slider(tmp_path):
     with server("--problem", "power-law") as (address, _), visitor() as (page, wrong):
         page.goto(address)
@@ -118,6 +119,7 @@ def test_the_exponent_of_a_power_law_is_a_slider(tmp_path):
         assert wrong == []
 
 
+@pytest.mark.slow
 def test_the_accuracy_is_a_choice_where_there_are_classes(tmp_path):
     with server("--problem", "two-clusters") as (address, _), visitor() as (page, wrong):
         page.goto(address)

@@ -115,6 +115,7 @@ def test_the_accuracy_of_theory_is_that_of_the_library():
     assert np.ptp(found["accuracy"]) > 0.1
 
 
+@pytest.mark.slow
 def test_the_accuracy_of_runs_is_that_of_the_library():
     description = study(**CLUSTERS, compute={"name": "simulate", "d": 40, "observe": "accuracy"}, runs=6)
     cells = Layout(description).task(0)
