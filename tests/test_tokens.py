@@ -230,7 +230,7 @@ def test_what_is_known_for_one_input_only_says_so(name):
         (lambda: dimfree.Attention(3, rank=0), "rank = 0"),
         (lambda: dimfree.Attention(3, tied="no"), "True or False"),
         (lambda: dimfree.ContrastivePair(1.2), "from -1 to 1"),
-        (lambda: dimfree.ContrastivePair([0.1, 0.2]), "a number"),
+        (lambda: dimfree.ContrastivePair([0.1, 0.2]), "give one number"),
         (lambda: dimfree.ContrastivePair(float("nan")), "correlation"),
         (lambda: dimfree.ContrastivePair(0.2, loss="square"), "similarity and agreement"),
         (lambda: dimfree.ContrastivePair(0.2, loss=lambda similarity: similarity), "these arguments"),

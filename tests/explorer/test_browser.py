@@ -73,7 +73,7 @@ def test_a_link_opens_on_a_phone_as_it_was_and_whole(tmp_path):
         menu, title = page.get_by_role("button").first.bounding_box(), boxes("h1")[0]
         assert title["y"] >= menu["y"] + menu["height"]
         tabs = [tab.bounding_box() for tab in page.get_by_role("tab").all()]
-        assert len(tabs) == 5
+        assert len(tabs) == 6
         assert all(box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in tabs)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 

@@ -309,6 +309,56 @@ def test_a_view_that_a_problem_does_not_have_says_so_above_its_curves(one, nothi
         views.made_of(views.FLOW, dataclasses.replace(ONE, alpha=-1.0), None)
 
 
+def test_the_best_schedule_opens_with_what_is_chosen_and_is_for_any_rate_and_schedule(one, nothing_known, monkeypatch):
+    monkeypatch.setattr(computations, "curves", lambda settings: one)
+    first = when_there(views.SCHEDULE, ONE, False)
+    (rates, risk) = (axes.lines[0].get_ydata() for axes in first.figure.axes)
+    np.testing.assert_array_equal(rates, np.full(201, ONE.learning_rate))
+    np.testing.assert_array_equal(risk, one.theory.risk)
+    assert "as chosen" in first.table
+    assert first.data is None
+    assert (
+        "is found for plain SGD"
+        in when_there(views.SCHEDULE, dataclasses.replace(ONE, optimiser="momentum"), True).note
+    )
+    asked = []
+
+    def search(settings):
+        asked.append(settings)
+        raise dimfree.InvalidInput("Nothing is searched here.")
+
+    monkeypatch.setattr(computations, "best_schedule", search)
+    for change in ({}, {"learning_rate": 0.2}, {"schedule": "linear"}, {"log": True}):
+        when_there(views.SCHEDULE, dataclasses.replace(ONE, **change), True)
+    assert len(asked) == 1
+
+
+@pytest.mark.slow
+def test_the_best_schedule_is_better_than_what_is_chosen_and_its_script_finds_the_same(tmp_path):
+    settings = dataclasses.replace(PROBLEMS["one-direction"].default, noise=0.1, alpha=20.0, schedule="linear")
+    found = computations.best_schedule(settings)
+    curves = computations.curves(settings)
+    ends = [float(path.risk[-1]) for _, path in found.paths.values()]
+    assert ends[1] < ends[0]
+    assert ends[1] < float(curves.theory.risk[-1])
+    assert found.protocol.optimal
+    assert found.protocol.verification.holds
+    assert abs(found.protocol.verification.deviation) < 4
+    left, right = pictures.draw_schedules(curves, found).axes
+    assert [line.get_label() for line in left.lines] == ["as chosen", "best constant", "best schedule"]
+    assert len(set(left.lines[1].get_ydata())) == 1
+    assert right.lines[2].get_ydata()[-1] == ends[1]
+    assert "not a gain" not in pictures.schedule_caption(found)
+    assert pictures.number(ends[1]) in pictures.schedule_rows(curves, found)[2].values()
+    (tmp_path / "best.py").write_text(scripts.protocol_script(settings))
+    done = subprocess.run(
+        [sys.executable, "best.py"], cwd=tmp_path, capture_output=True, text=True, timeout=900, env=os.environ
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "protocol.png").stat().st_size > 10_000
+    assert done.stdout.splitlines() == repr(found.protocol).splitlines()
+
+
 def test_the_example_of_a_study_is_the_solution_of_the_scalar_ode():
     study = computations.example_study()
     for rate, noise in ((0.05, 0.0), (0.1, 4.0), (0.15, 10.0)):
@@ -472,18 +522,6 @@ def test_the_script_of_an_averaged_run_with_a_schedule_gives_the_same_numbers(tm
     data = xarray.load_dataset(tmp_path / "curves.nc", engine="scipy")
     np.testing.assert_allclose(data.risk, result.theory.risk, rtol=1e-7)
     np.testing.assert_allclose(data.simulated_risk, result.simulated.risk, rtol=1e-7)
-
-
-@pytest.mark.slow
-def test_the_script_of_the_best_schedule_runs_and_gains(tmp_path):
-    settings = dataclasses.replace(PROBLEMS["one-direction"].default, noise=0.1, alpha=20.0, schedule="linear")
-    (tmp_path / "best.py").write_text(scripts.protocol_script(settings))
-    done = subprocess.run(
-        [sys.executable, "best.py"], cwd=tmp_path, capture_output=True, text=True, timeout=900, env=os.environ
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "protocol.png").stat().st_size > 10_000
-    assert "learning_rate" in done.stdout
 
 
 def test_a_script_runs_by_itself_and_gives_the_same_numbers(one, tmp_path):

@@ -13,9 +13,11 @@ import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from ..algorithms.online import OnlineAlgorithm
 from ..analysis.exit_times import ExitTime, estimated, exit_level, exit_time
 from ..analysis.plateau import rest
 from ..analysis.portrait import Portrait, portrait
+from ..analysis.protocols import BestProtocol, best_protocol
 from ..analysis.regimes import ErrorScales, RegimeMap, regimes
 from ..errors import InvalidInput
 from ..limits import MeanLimit, ode
@@ -27,6 +29,8 @@ from ..trajectory import Outcome, Trajectory
 from .settings import RUNS, THRESHOLD, Settings
 
 EXIT_RUNS = 64
+KNOTS = 8  # of the best schedule
+PAIRS = 64  # of runs that verify it
 REGIME_TIME = 2.0  # learning_rate * alpha / p up to which the errors of the limits are compared
 _CLEARLY_OTHER = 0.5  # distance of overlaps at the end from which on a run has broken a symmetry in its own way
 
@@ -169,6 +173,35 @@ def _exit_time(settings: Settings, runs: int, methods: tuple[str, ...]) -> ExitT
     check_plain(settings, "Exit times are")
     key = jax.random.key(settings.seed)
     return exit_time(settings.network, settings.algorithm, settings.d, THRESHOLD, runs=runs, key=key, methods=methods)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Schedules:
+    """The best schedule of the learning rate, with its gain simulated; `paths`: the algorithm and the ODE, by name."""
+
+    protocol: BestProtocol
+    paths: dict[str, tuple[OnlineAlgorithm, Trajectory]]
+
+
+def check_sgd(settings: Settings) -> None:
+    """Refuse other optimisers, whose rates belong together."""
+    if settings.optimiser != "sgd":
+        raise InvalidInput("The best schedule is found for plain SGD; choose it at the side.")
+
+
+def best_schedule(settings: Settings) -> Schedules:
+    """The schedule with the lowest risk at the end, from the start of the learning curves.
+
+    Neither the learning rate nor the schedule that is chosen makes a difference to it.
+    """
+    settings = settings.checked()
+    check_sgd(settings)
+    start, run_key = _start(settings)
+    over = {"algorithm.learning_rate": (*settings.choice.searched_rates, KNOTS)}
+    best = best_protocol(settings.network, settings.algorithm, settings.alphas, over, start=start, searches=1)
+    best = best.verify(settings.d, PAIRS, key=run_key)
+    named = {"best constant": best.constant, "best schedule": best}
+    return Schedules(best, {name: (each.algorithm, each.trajectory) for name, each in named.items() if each})
 
 
 def flow(settings: Settings) -> Portrait:

@@ -13,13 +13,14 @@ from ..analysis.portrait import Portrait
 from ..analysis.regimes import LIMITS, RegimeMap
 from ..plot.compare import FEW
 from ..trajectory import Outcome
-from .computations import Curves
+from .computations import Curves, Schedules
 from .settings import Settings
 
 if TYPE_CHECKING:
     import xarray
 
 _MARK, _THEORY, _RUNS = "#444444", "#0072B2", "#D55E00"
+_SCHEDULES = {"as chosen": ("#777777", "-"), "best constant": ("#0072B2", "--"), "best schedule": ("#D55E00", "-")}
 _OVERLAP = 1.5  # beyond what a student that learns has
 _SCREEN = 200  # pixels to the inch of a file: sharp on a phone, and when zoomed
 _SHOWN = 135  # of them on a wide page
@@ -174,6 +175,68 @@ def draw_flow(result: Portrait, curves: Curves) -> Any:
     return axes.figure
 
 
+def draw_schedules(curves: Curves, found: Schedules | None) -> Any:
+    """The learning rate and the risk over alpha: as chosen, and the best constant and schedule once they are found."""
+    margins = {"left": 0.109, "right": 0.992, "bottom": 0.26, "top": 0.93, "wspace": 0.306}
+    left, right = plot.panels(2, size=(2 * _PANEL_WIDTH, _PANEL_HEIGHT), margins=margins)
+    drawn = {"as chosen": (curves.settings.algorithm, curves.theory), **({} if found is None else found.paths)}
+    for words, (algorithm, path) in drawn.items():
+        colour, line = _SCHEDULES[words]
+        rates = [float(algorithm.at(alpha, {}).learning_rate) for alpha in path.alpha]
+        for axes, values in ((left, rates), (right, path.risk)):
+            axes.plot(path.alpha, np.asarray(values), color=colour, linestyle=line, linewidth=1.9, label=words)
+    if curves.settings.log:
+        right.set_yscale("log")
+    left.set_ylim(bottom=0.0)
+    for axes, title in ((left, "Learning rate"), (right, "Risk")):
+        axes.set(xlabel=r"$\alpha$ = samples / $d$", ylabel=title.lower())
+        axes.set_title(title, loc="left")
+        lines, words = axes.get_legend_handles_labels()
+        _legend(axes, list(zip(lines, words, strict=True)), columns=2)
+    return left.figure
+
+
+def schedule_caption(found: Schedules) -> str:
+    """What the search found, and whether simulations agree."""
+    best = found.protocol
+    checked = best.verification
+    assert checked is not None
+    (knots,) = (len(times) for times in best.times.values() if times is not None)
+    gain = with_error(checked.gain, checked.gain_error)
+    words = [
+        f"All lines are the ODE; the best schedule is linear between {knots} times. In {checked.runs} pairs of runs of "
+        f"SGD itself at d = {checked.d:,} the risk at the end is lower by {gain} with the best schedule than with the "
+        f"best constant; theory predicts {number(checked.predicted_gain)}."
+    ]
+    if not checked.holds:
+        words.append("This is **not a gain** by three standard errors.")
+    if not best.optimal:
+        words.append(f"The search ended with a residual of {number(best.residual)}; at an optimum it is 0.")
+    return " ".join(words)
+
+
+def schedule_rows(curves: Curves, found: Schedules | None) -> list[dict[str, str]]:
+    """The table of schedules: the risk at the end, by theory and in runs."""
+    completed = np.asarray(curves.simulated.outcome) == Outcome.COMPLETED
+    ends = np.asarray(curves.simulated.risk)[completed, -1]
+    error = float(ends.std(ddof=1) / len(ends) ** 0.5) if len(ends) > 1 else None
+    simulated = {"as chosen": with_error(float(ends.mean()), error) if len(ends) else "diverges"}
+    paths = {"as chosen": curves.theory}
+    if found is not None and (checked := found.protocol.verification) is not None:
+        floor = float(found.protocol.problem.irreducible_risk)
+        simulated["best constant"] = with_error(checked.constant + floor, checked.constant_error)
+        simulated["best schedule"] = with_error(checked.best + floor, checked.best_error)
+        paths |= {name: path for name, (_, path) in found.paths.items()}
+    return [
+        {
+            "schedule": name,
+            "risk at the end, ODE": number(float(path.risk[-1])),
+            f"simulated, d = {curves.settings.d:,}": simulated[name],
+        }
+        for name, path in paths.items()
+    ]
+
+
 def is_crowded(result: Portrait) -> bool:
     """Whether there are so many points at rest that they must belong together."""
     return len(result.rest) > _MANY
@@ -301,6 +364,8 @@ def with_error(value: float, error: float | None) -> str:
         return number(value)
     places = -int(np.floor(np.log10(error)))
     places += round(error * 10**places, 1) < 2
+    if abs(value) < 1e-4:
+        return f"{number(value)} ± {number(float(f'{error:.1g}'))}"
     if places <= 0:
         return f"{value:,.0f} ± {error:,.0f}"
     return f"{value:.{places}f} ± {error:.{places}f}"

@@ -4,7 +4,7 @@ import dataclasses
 import importlib.metadata
 import json
 
-from .computations import EXIT_RUNS, REGIME_TIME, exit_methods
+from .computations import EXIT_RUNS, KNOTS, PAIRS, REGIME_TIME, exit_methods
 from .settings import RUNS, THRESHOLD, Settings
 
 
@@ -136,15 +136,20 @@ dimfree.plot.regimes(result).figure.savefig("regimes.png")
 
 def protocol_script(settings: Settings) -> str:
     """The best schedule of the learning rate."""
-    highest = settings.choice.rates[-1]
+    low, high = settings.choice.searched_rates
     return (
-        _head(f"{settings.choice.title}: the best schedule of the learning rate.")
-        + _statement(dataclasses.replace(settings, schedule="constant", optimiser="sgd"))
+        _head(f"{settings.choice.title}: the best schedule of the learning rate.", "import numpy as np")
+        + _statement(dataclasses.replace(settings, schedule="constant"))
         + f"""
-# The schedule between 0 and {highest}, linear between 16 knots, with the lowest risk at alpha; it takes minutes.
-over = {{"algorithm.learning_rate": (0.0, {highest}, 16)}}
-best = dimfree.best_protocol(problem, sgd, alpha, over, d=d, key=jax.random.key({settings.seed}))
-print(best)
+start_key, run_key = jax.random.split(jax.random.key({settings.seed}))
+start = dimfree.random_state(problem, d, key=start_key)
+alphas = np.round(np.linspace(0.0, alpha, 201) * d) / d  # whole numbers of samples
+
+# The schedule between {low} and {high}, linear between {KNOTS} knots, with the lowest risk at the end. For an average
+# over random starts leave out start, and give d=d, key=start_key.
+over = {{"algorithm.learning_rate": ({low}, {high}, {KNOTS})}}
+best = dimfree.best_protocol(problem, sgd, alphas, over, start=start, searches=1)
+print(best.verify(d, runs={PAIRS}, key=run_key))
 dimfree.plot.protocol(best).figure.savefig("protocol.png")
 """
     )

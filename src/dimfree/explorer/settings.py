@@ -126,6 +126,11 @@ class Choice:
         return self.problem == "Mixture"
 
     @property
+    def searched_rates(self) -> tuple[float, float]:
+        """Between which learning rates the best schedule is searched: from a tenth of the slider's lowest one."""
+        return round(self.rates[0] / 10, 6), self.rates[-1]
+
+    @property
     def noise_title(self) -> str:
         """What the slider of the noise is called."""
         return "Variance of a cluster, 1/snr" if self.has_clusters else "Label noise (variance)"

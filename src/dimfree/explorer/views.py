@@ -15,19 +15,29 @@ from .background import Pending
 from .serve import PROBLEM_VARIABLE, STORE_VARIABLE
 from .settings import OPTIMISERS, PROBLEMS, RUNS, SCHEDULES, SEEDS, Settings
 
-CURVES, EXITS, FLOW, REGIMES, STUDY = (
+CURVES, EXITS, FLOW, SCHEDULE, REGIMES, STUDY = (
     "Learning curves",
     "Leaving the plateau",
     "Plane of overlaps",
+    "Best schedule",
     "Which limit applies",
     "Study",
 )
-VIEWS = {"curves": CURVES, "exit-times": EXITS, "overlaps": FLOW, "limits": REGIMES, "study": STUDY}
+VIEWS = {
+    "curves": CURVES,
+    "exit-times": EXITS,
+    "overlaps": FLOW,
+    "best-schedule": SCHEDULE,
+    "limits": REGIMES,
+    "study": STUDY,
+}
 
 _WORDS = {
     EXITS: "How long SGD stays on the plateau, over **random starts**. Where there is a formula, the ODE is also shown "
     "with SGD's noise: what it collects on the plateau is as large as a random start, whatever d is, and helps it to "
     "leave.",
+    SCHEDULE: "The learning rate over alpha that makes the risk **at the end** smallest, from the start of the "
+    "learning curves, and what it does to the risk.",
     REGIMES: "Which description to use for each width and learning rate at this dimension: the cheapest one whose "
     "error is about the smallest. The dot is where the sliders are.",
 }
@@ -70,6 +80,7 @@ _COMPUTED = {
     "formula": ("the plateau", 5),
     "exits": ("the exit times", 60),
     "flow": ("the plane of overlaps", 15),
+    "schedule": ("the best schedule", 60),
     "scales": ("the sizes of the errors", 45),
 }
 
@@ -95,7 +106,6 @@ class _View:
     note: str = ""
     data: Callable[[], bytes] | None = None
     script: str = ""
-    protocol: str = ""
     pending: Pending | None = None
 
 
@@ -175,6 +185,8 @@ def extra_controls(mo: Any, view: str) -> Any:
     """What a view asks beside the sliders."""
     if view == EXITS:
         return mo.ui.run_button(label="Compute the exit times")
+    if view == SCHEDULE:
+        return mo.ui.run_button(label="Find the best schedule")
     if view == REGIMES:
         return mo.ui.run_button(label="Compute the map")
     if view == STUDY:
@@ -315,9 +327,6 @@ def _downloads(mo: Any, made: _View) -> Any:
     if made.data is not None:
         buttons.append(mo.download(made.data, f"{made.name}.nc", label="Data (NetCDF)"))
     buttons.append(mo.download(made.script.encode(), f"{made.name}.py", label="Code that makes it (Python)"))
-    if made.protocol:
-        name = "best_schedule.py"
-        buttons.append(mo.download(made.protocol.encode(), name, label="Code that finds the best schedule (Python)"))
     return mo.hstack(buttons, justify="center", gap=0.6, wrap=True)
 
 
@@ -337,7 +346,6 @@ def _curves(settings: Settings, _: Any) -> _View:
         remark=result.remark,
         data=lambda: pictures.as_netcdf(pictures.data_of(result)),
         script=scripts.curves_script(settings, plateau=result.level is not None),
-        protocol=scripts.protocol_script(settings),
     )
 
 
@@ -396,6 +404,37 @@ def _flow(settings: Settings, _: Any) -> _View:
     )
 
 
+def _schedule(settings: Settings, asked: Any) -> _View:
+    computations.check_sgd(settings)
+    curves, usual = _curves_of(settings), settings.choice.default
+    name, ask = _computed(
+        "schedule", settings, computations.best_schedule, learning_rate=usual.learning_rate, schedule="constant"
+    )
+    found, pending, data = None, None, None
+    if asked or background.is_asked("schedule", name):
+        try:
+            found = ask()
+            data = found.protocol.to_xarray
+        except Pending as waiting:
+            pending = waiting
+    words = (
+        "The picture shows the learning rate and the schedule that are chosen at the side. The button searches the "
+        "best schedule, and the best constant to compare it with; that takes up to a minute or two."
+        if found is None
+        else pictures.schedule_caption(found)
+    )
+    return _View(
+        name="best_schedule",
+        figure=_drawn(pictures.draw_schedules, curves, found),
+        description="The learning rate and the risk over alpha",
+        table=_table(pictures.schedule_rows(curves, found)),
+        words=words,
+        data=None if data is None else lambda: pictures.as_netcdf(data()),
+        script=scripts.protocol_script(settings),
+        pending=pending,
+    )
+
+
 def _regimes(settings: Settings, asked: Any) -> _View:
     usual = settings.choice.default  # the sizes of the errors are found at a rate and a dimension of their own
     fixed = {"width": settings.width, "learning_rate": usual.learning_rate, "d": usual.d, "alpha": usual.alpha}
@@ -451,6 +490,7 @@ _MAKERS: dict[str, Callable[[Settings, Any], _View]] = {
     CURVES: _curves,
     EXITS: _exits,
     FLOW: _flow,
+    SCHEDULE: _schedule,
     REGIMES: _regimes,
     STUDY: _study,
 }
