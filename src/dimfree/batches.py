@@ -59,11 +59,11 @@ def largest_array(program: core.Jaxpr) -> int:
             continue
         depending.update(step.outvars)
         inner = core.jaxprs_in_params(step.params)
-        largest = max([largest, *map(_size, step.outvars), *map(largest_array, inner)])
+        largest = max([largest, *map(size, step.outvars), *map(largest_array, inner)])
     return largest
 
 
-def _size(variable: core.Var) -> int:
+def size(variable: core.Var) -> int:
     return math.prod(getattr(variable.aval, "shape", ()))
 
 

@@ -20,11 +20,12 @@ from jax import lax
 from jax.extend import core
 from jaxtyping import Array, Bool, PyTree
 
-from .batches import NUMBERS, largest_array, map_in_batches
+from .batches import NUMBERS, largest_array, map_in_batches, size
 
 _WRITTEN_OUT = 32  # terms of a sum up to which each is an operation of its own
 _SINGLE = 40  # numbers in the largest array of a program up to which each is a vector of its own
 _MANY = 16  # entries from which on a branch for what must be in memory costs less than it saves
+_SEVERAL = 4  # results from which on it does so: what few results need is made again for each, and joined with it
 _INLINED = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat2", "checkpoint")
 
 
@@ -63,8 +64,14 @@ def map_last_axis(function: Callable[[Any], Any], inputs: Any, always: Bool[Arra
     leaves = jax.tree.leaves(arrays)
     if largest_array(program.jaxpr) <= _SINGLE:
         leaves = [_apart(leaf) for leaf in leaves]
-    found = _evaluated(program.jaxpr, program.consts, leaves, [True] * len(leaves), always if number >= _MANY else None)
-    whole = [_together(leaf, number) if has else _along(leaf, number) for leaf, has in zip(*found, strict=True)]
+    as_given = {variable: leaf for variable, leaf in zip(program.jaxpr.invars, jax.tree.leaves(arrays), strict=True)}
+    outputs = [atom if isinstance(atom, core.Var) else None for atom in program.jaxpr.outvars]
+    pays = number >= _MANY and sum(size(atom) for atom in outputs if atom and atom not in as_given) >= _SEVERAL
+    found = _evaluated(program.jaxpr, program.consts, leaves, [True] * len(leaves), always if pays else None)
+    whole = [
+        as_given[atom] if atom in as_given else _together(leaf, number) if has else _along(leaf, number)
+        for atom, leaf, has in zip(outputs, *found, strict=True)
+    ]
     return jax.tree.unflatten(jax.tree.structure(made), whole)
 
 

@@ -1,5 +1,7 @@
 """The loop that every simulation runs: lanes of runs, blocks of steps, saves, early stop."""
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +19,8 @@ from ..trajectory import Outcome
 LANES = 128  # runs at a time on a device; more do not fit in its cache and are slower
 _NUMBERS = 2**16  # random numbers drawn together, about: they fit in the cache of a core
 _SHORTEST, _LONGEST = 16, 2048  # steps whose random numbers are drawn together
+# Steps after which one looks whether a run has ended (if so, fewer are made again, down to one): of all runs, at least.
+_STRETCH, _STEPS = 16, 2048
 
 
 def block_length(lanes: int, numbers: int) -> int:
@@ -138,16 +142,26 @@ class Loop(eqx.Module):
         due = self.save_steps[jnp.minimum(lanes.saves, last)] - begun  # the place in the block of the next save
         until = jnp.min(jnp.where(running, jnp.minimum(due, self.block), self.block))
 
-        def step(place, moving):
-            carry, end = moving
-            new, finite = self.advance(carry, draws, place, begun + place)
-            carry = self._where((end == 0) & finite, new, carry)
-            now = jnp.where(finite, jnp.where(self._has_reached(carry), place + 1, 0), -(place + 1))
-            return carry, jnp.where(end == 0, now, end)
+        longest = max(_STRETCH, _STEPS // running.shape[0])
+
+        def stretch(moving):
+            place, length, carry, end = moving
+            length, under_way = jnp.minimum(length, until - place), end == 0
+            new, possible, reached = self._tried(carry, draws, begun, place, place + length)
+            taken = (length == 1) | jnp.all(~under_way | (possible & ~reached))
+            carry = self._where(taken & under_way & possible, new, carry)
+            now = jnp.where(possible, jnp.where(reached, place + 1, 0), -(place + 1))
+            return (
+                jnp.where(taken, place + length, place),
+                jnp.where(taken, jnp.minimum(2 * length, longest), length // 2),
+                carry,
+                jnp.where(taken & under_way, now, end),
+            )
 
         # The place after which a run ended, negative if it diverged: one number to carry, and zero for those under way.
         nowhere = self.block + 1
-        carry, end = jax.lax.fori_loop(made, until, step, (lanes.carry, jnp.where(running, 0, nowhere)))
+        moving = (made, jnp.full((), longest), lanes.carry, jnp.where(running, 0, nowhere))
+        *_, carry, end = jax.lax.while_loop(lambda moving: moving[0] < until, stretch, moving)
         ends = running & (end != 0)
         outcome = jnp.where(ends, jnp.where(end > 0, Outcome.STOPPED, Outcome.DIVERGED), lanes.outcome)
         ended = jnp.where(ends, begun + jnp.abs(end), lanes.ended)
@@ -222,6 +236,42 @@ class Loop(eqx.Module):
         nothing = jnp.zeros(lanes, int)
         saves = jnp.full(lanes, jnp.sum(self.save_steps <= 0))
         return Lanes(run, nothing, saves, carry, outcome, nothing, waiting)
+
+    def _tried(self, carry, draws, begun, place, until):
+        """The steps from a place to another, whether all of them could be taken, and whether a run has reached its end.
+
+        Nobody looks between the steps, which are several times faster so. What a step that cannot be taken would change
+        is NaN from then on: a sign that costs less to carry than another number.
+        """
+        if self.block == 1:
+            new, possible = self.advance(carry, draws, place, begun + place)
+            return new, possible, self._has_reached(new)
+
+        def step(place, trial):
+            carry, reached = trial
+            new, possible = self.advance(carry, draws, place, begun + place)
+            new = self._marked(~possible, new, carry)
+            return new, reached | self._has_reached(new)
+
+        never = jnp.zeros(() if self.stop is None else begun.shape, bool)
+        new, reached = jax.lax.fori_loop(place, until, step, (carry, never))
+        return new, ~self._is_marked(new), reached
+
+    def _marked(self, condition: Bool[Array, " lanes"], new: Any, old: Any) -> Any:
+        """NaN in the place of all numbers that a step changes; steps from there give NaN again."""
+
+        def marked(new, old):
+            nan = jnp.full_like(new, jnp.nan) if jnp.issubdtype(new.dtype, jnp.inexact) else new
+            return new if new is old else self._where(condition, nan, new)
+
+        return jax.tree.map(marked, new, old)
+
+    def _is_marked(self, carry: Any) -> Bool[Array, " lanes"]:
+        def marked(leaf):
+            lanes_first = jnp.moveaxis(leaf, self.axis, 0)
+            return jnp.any(jnp.isnan(lanes_first), axis=tuple(range(1, leaf.ndim)))
+
+        return functools.reduce(operator.or_, map(marked, jax.tree.leaves(eqx.filter(carry, eqx.is_inexact_array))))
 
     def _where(self, condition: Bool[Array, " lanes"], new: Any, old: Any) -> Any:
         def chosen(new, old):

@@ -1,0 +1,83 @@
+"""The loop that all simulations run, against one that looks after every step of every run."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dimfree.gaussian.random_numbers import Source, normals_and_chi_squares, run_keys
+from dimfree.simulation.loop import Loop
+from dimfree.trajectory import Outcome
+
+SAVES = np.array([0, 7, 40, 41, 150, 300])
+LOW, HIGH = -12.0, 9.0  # where a walk cannot go, and where it stops
+
+
+def loop(runs: int, block: int, stops: bool) -> Loop:
+    """Walks by normal numbers; a constant is carried beside each."""
+
+    def advance(carry, draws, place, made):
+        walk, constant = carry
+        new = walk + draws[0, place]
+        return (new, constant), new > LOW
+
+    return Loop(
+        load=lambda run: (jnp.zeros(()), run + 0.5),
+        draw=lambda source: normals_and_chi_squares(source, 2, jnp.zeros(0))[0],
+        advance=advance,
+        observe=lambda carry: carry,
+        stop=(lambda carry: carry[0] - HIGH) if stops else None,
+        keys=jax.random.split(jax.random.key(0), runs),
+        save_steps=jnp.asarray(SAVES),
+        block=block,
+    )
+
+
+def simulated(runs: int, lanes: int, block: int, stops: bool):
+    walks = loop(runs, block, stops)
+
+    @jax.jit
+    def run():
+        starts = (jnp.zeros(runs), jnp.arange(runs) + 0.5)
+        return walks.iterate(*walks.start(lanes, starts), jnp.asarray(10**6))[1]
+
+    return run()
+
+
+def by_hand(runs: int, stops: bool):
+    """Every step of every run, with the numbers of the longest block."""
+    key = run_keys(jax.random.split(jax.random.key(0), runs))
+    numbers = jnp.broadcast_to(jnp.arange(SAVES[-1])[:, None], (SAVES[-1], runs))
+    steps = np.asarray(normals_and_chi_squares(Source(key, numbers), 2, jnp.zeros(0))[0][0])
+    saved, outcome, ended = np.zeros((runs, len(SAVES))), np.zeros(runs, int), np.zeros(runs, int)
+    for run in range(runs):
+        walk = 0.0
+        path = [walk]
+        for number in range(SAVES[-1]):
+            new = walk + steps[number, run]
+            if new > LOW:
+                walk = new
+            path.append(walk)
+            if new <= LOW or (stops and walk >= HIGH):
+                outcome[run] = Outcome.STOPPED if new > LOW else Outcome.DIVERGED
+                ended[run] = number + 1
+                break
+        saved[run] = [path[min(step, len(path) - 1)] for step in SAVES]
+    return saved, outcome, ended
+
+
+@pytest.mark.parametrize("stops", [True, False])
+@pytest.mark.parametrize(("runs", "lanes", "block"), [(37, 5, 256), (37, 37, 64), (3, 1, 2048), (9, 4, 1)])
+def test_runs_end_where_they_do_if_each_step_is_looked_at(runs, lanes, block, stops):
+    saved, outcome, ended = by_hand(runs, stops)
+    found = simulated(runs, lanes, block, stops)
+    np.testing.assert_array_equal(found.outcome, outcome)
+    np.testing.assert_array_equal(found.ended, ended)
+    np.testing.assert_allclose(found.saved[0], saved, atol=1e-11)
+    np.testing.assert_array_equal(found.saved[1], np.repeat(np.arange(runs)[:, None] + 0.5, len(SAVES), 1))
+
+
+def test_the_walks_above_end_in_every_way():
+    _, outcome, ended = by_hand(37, stops=True)
+    assert set(outcome) == {Outcome.STOPPED, Outcome.DIVERGED, Outcome.COMPLETED}
+    assert len(set(ended)) > 20
