@@ -1,8 +1,10 @@
 """One-pass SGD at finite d: exact in law and on vectors, against loops by hand; exit times."""
 
 import importlib.util
+import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from dimfree.gaussian.random_numbers import Source, normals_and_chi_squares, run
 from dimfree.problems.inputs import StandardInputs
 from dimfree.simulation.vectors import embed
 
-from .timing import Row, against, growth
+from .timing import Row, Times, against, compared, growth
 
 RATE = 0.05
 START = dimfree.State(Q=jnp.eye(2), M=jnp.full((2, 1), 0.2))
@@ -330,6 +332,36 @@ def exit_time_against_simulation() -> Row:
     )
 
 
+ON_DEVICES = """
+import os, time
+cores = sorted(os.sched_getaffinity(0))[:{devices}]
+os.sched_setaffinity(0, cores)
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count={devices}"
+from benchmarks.simulating import jax, simulation
+call, seconds = simulation(1000, 10_000, {devices} * 128), []
+for _ in range(6):
+    began = time.perf_counter()
+    jax.block_until_ready(call())
+    seconds.append(time.perf_counter() - began)
+print(min(seconds))
+"""
+
+
+def devices_against_one() -> Row:
+    """Exact simulation, 128 runs on each of as many devices as there are cores, over 128 on one core; ideally 1."""
+    devices, root = len(os.sched_getaffinity(0)), Path(__file__).parents[1]
+
+    def timed(number: int) -> float:
+        command = [sys.executable, "-c", ON_DEVICES.format(devices=number)]
+        return float(subprocess.run(command, check=True, capture_output=True, text=True, cwd=root).stdout)
+
+    several, one = f"{devices} devices", "one"
+    turns = np.array([[timed(devices), timed(1)] for _ in range(3)])
+    times = Times(zip((several, one), turns.T, strict=True))
+    times.first = {several: turns[0, 0], one: turns[0, 1]}
+    return compared(times, several, one, goal=1.1)
+
+
 ALL = [
     exact_against_scan,
     exact_against_numpy,
@@ -349,6 +381,7 @@ ALL = [
     cost_of_students,
     cost_of_teachers,
     cost_of_runs,
+    devices_against_one,
     exit_time_against_simulation,
 ]
 QUICK = [exact_against_numpy, vectors_against_scan]

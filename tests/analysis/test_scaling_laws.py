@@ -186,3 +186,15 @@ def test_its_picture():
     assert len(axes.lines) == 7  # five sizes, the frontier, and its exponent
     np.testing.assert_array_equal(axes.lines[0].get_xdata(), law.samples * law.parameters[0])
     assert "paquette2024" in dimfree.cite(features)
+
+
+@pytest.mark.slow
+def test_a_memory_that_grows_gains_an_exponent_in_the_samples():
+    """SGD has -3/4 for a = 1, b = 1/4; a growing memory tends to twice that, and is at -1.31 by 10^8 samples."""
+    family, samples = dimfree.PowerLawFeatures(1.0, 0.25), np.geomspace(1e6, 1e8, 41)
+    plain = dimfree.scaling_law(family, dimfree.OnlineSGD(0.25), 1e6, samples).exponents["samples"]
+    momentum = dimfree.Momentum(0.25, 0.25, lambda alpha: 4.0 / (1 + alpha))
+    gained = dimfree.scaling_law(family, momentum, 1e6, samples).exponents["samples"]
+    assert abs(plain.value + 0.75) < 0.02
+    assert -1.5 < gained.value < -1.25
+    assert gained.high < plain.low - 0.3
