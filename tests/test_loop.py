@@ -5,7 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import dimfree
 from dimfree.gaussian.random_numbers import Source, normals_and_chi_squares, run_keys
+from dimfree.simulation import online
+from dimfree.simulation.devices import parts_for
 from dimfree.simulation.loop import Loop
 from dimfree.trajectory import Outcome
 
@@ -81,3 +84,35 @@ def test_the_walks_above_end_in_every_way():
     _, outcome, ended = by_hand(37, stops=True)
     assert set(outcome) == {Outcome.STOPPED, Outcome.DIVERGED, Outcome.COMPLETED}
     assert len(set(ended)) > 20
+
+
+def test_runs_in_parts_on_several_cores_are_those_of_one(monkeypatch):
+    """To the bit; with saves, runs that stop, and inside of jit."""
+    problem, sgd = dimfree.PhaseRetrieval(), dimfree.OnlineSGD(0.1, sphere=True)
+
+    def runs(overlap, stop=None):
+        start = dimfree.State(Q=[[1.0]], M=jnp.reshape(overlap, (1, 1)))
+        return dimfree.simulate(problem, sgd, start, 50, [0.0, 5.0, 20.0], runs=6, key=jax.random.key(1), stop=stop)
+
+    def leaving(state):
+        return jnp.abs(state.M[0, 0]) - 0.6
+
+    found = []
+    for parts in (1, 3):
+        monkeypatch.setattr(online, "parts_for", lambda *_, parts=parts: parts)
+        found.append([runs(0.3), runs(0.3, leaving)])
+    for one, several in zip(*found, strict=True):
+        np.testing.assert_array_equal(one.state.M, several.state.M)
+        np.testing.assert_array_equal(one.outcome, several.outcome)
+        np.testing.assert_array_equal(one.stopped_at, several.stopped_at)
+    assert len(set(np.asarray(found[0][1].stopped_at))) > 3
+    inside = jax.jit(lambda overlap: runs(overlap).state.M)(0.3)
+    np.testing.assert_allclose(inside, found[0][0].state.M, rtol=1e-9)
+
+
+def test_no_part_is_smaller_than_it_is_worth(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(8), raising=False)
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    cpu = jax.devices("cpu")[:1]
+    assert [parts_for(runs, cpu, 64) for runs in (1, 64, 127, 128, 192, 130, 4096)] == [1, 1, 1, 2, 3, 2, 8]
+    assert parts_for(4096, cpu * 2, 64) == 1

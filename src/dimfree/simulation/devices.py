@@ -44,17 +44,17 @@ def on_each(function, devices, *, runs: int, shared: int):
     return jax.shard_map(function, mesh=_mesh(devices), in_specs=specs, out_specs=split, check_vma=False)
 
 
-def parts_for(datasets: int, devices: list) -> int:
-    """Into how many equal parts to split datasets, so that the cores of a CPU work at the same time.
+def parts_for(number: int, devices: list, fewest: int = 1) -> int:
+    """Into how many equal parts to split so many datasets or runs, so that the cores of a CPU work at the same time.
 
-    Products of a matrix with few vectors are computed by one core only. Several devices have their parts already, and
-    who has told XLA to use one core gets one.
+    A product of a matrix with few vectors, or a loop over steps, is computed by one core only. Several devices have
+    their parts already, and who has told XLA to use one core gets one. No part has less than the fewest.
     """
     told = "xla_cpu_multi_thread_eigen=false" in os.environ.get("XLA_FLAGS", "")
     if len(devices) > 1 or devices[0].platform != "cpu" or told:
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(number for number in range(1, min(cores, datasets) + 1) if datasets % number == 0)
+    return max(parts for parts in range(1, max(1, min(cores, number // fewest)) + 1) if number % parts == 0)
 
 
 def in_parts(tree, number: int) -> list:

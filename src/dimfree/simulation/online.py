@@ -19,10 +19,11 @@ from ..problems.base import check_problem
 from ..state import State, check_state
 from ..trajectory import Outcome, Trajectory, bytes_of_state, check_starts, first_of, provenance, save_alphas, steps_at
 from . import exact, vectors
-from .devices import Progress, devices_for, in_segments, on_each, spread
+from .devices import Progress, at_once, devices_for, in_parts, in_segments, joined, on_each, parts_for, spread
 from .loop import LANES, Lanes, Loop, Results, block_length, blocks_done
 
 _START = np.iinfo(np.uint32).max  # the number of the draw that makes a start, far from those of steps
+_SHARED = 64  # runs that are worth a core of their own
 _MEMORY = 2**30  # bytes that the runs under way may take, unless told otherwise
 
 
@@ -63,12 +64,14 @@ def simulate_online(
     save_steps = steps_at(alphas, algorithm.batch_size / d, "batch_size / d")
     devices = devices_for(runs, key)
     bytes_per_run = _bytes_per_run(problem, algorithm, d, method)
-    lanes = int(np.clip(memory // (bytes_per_run * len(devices)), 1, min(LANES, runs // len(devices))))
+    parts = parts_for(runs, devices, _SHARED) if method == "exact" else 1
+    groups = len(devices) * parts
+    lanes = int(np.clip(memory // (bytes_per_run * groups), 1, min(LANES, runs // groups)))
     block = block_length(lanes, exact.numbers_of_step(problem, algorithm)) if method == "exact" else 1
     results = runs * len(alphas) * bytes_of_state(problem)
     cost = (
-        f"{runs} runs of {save_steps[-1]} steps, {lanes * len(devices)} at a time, "
-        f"{in_bytes(lanes * len(devices) * bytes_per_run)}, and {in_bytes(results)} of results"
+        f"{runs} runs of {save_steps[-1]} steps, {lanes * groups} at a time, "
+        f"{in_bytes(lanes * groups * bytes_per_run)}, and {in_bytes(results)} of results"
     )
     check_memory(lanes * bytes_per_run + results, cost, "Take fewer runs, fewer times (alpha), or method='exact'.")
     states = check_starts(problem, start, runs, trained=algorithm.readout_rate is not None)
@@ -84,7 +87,7 @@ def simulate_online(
     roomy = exact.is_roomy(problem, algorithm, d)
     job = _Job(problem, algorithm, stop, jnp.asarray(different), dimension, block, roomy)
     states, keys = spread((states, keys), devices)
-    results = _run_all(job, states, keys, devices, lanes, cost, progress)
+    results = _run_all(job, in_parts(states, parts), in_parts(keys, parts), devices, lanes, cost, progress)
     states, outcome, ended = results.saved, results.outcome, results.ended
     if twice:
         states = jax.tree.map(lambda leaf: leaf[:, place], states)
@@ -177,19 +180,32 @@ def _bytes_per_run(problem: Problem, algorithm: OnlineAlgorithm, d: int, method:
     return 8 * (64 * exact.numbers_of_step(problem, algorithm) + 4 * state + 8 * batch * blocks * (fields + batch))
 
 
-def _run_all(job: _Job, states: State, keys, devices: list, lanes: int, cost: str, shown: bool) -> Results:
-    """All runs to their end."""
-    under_way = _begin(job, states, keys, devices, lanes)
+def _run_all(job: _Job, states: list[State], keys: list, devices: list, lanes: int, cost: str, shown: bool) -> Results:
+    """All runs to their end, in parts that the cores of a CPU compute at the same time."""
+
+    def segment(states, keys, under_way, blocks):
+        return _segment(job, states, keys, under_way, blocks, devices)
+
+    under_way = [_begin(job, *part, devices, lanes) for part in zip(states, keys, strict=True)]
     if not is_concrete((job, states, keys)):
-        return _segment(job, states, keys, under_way, jnp.asarray(np.iinfo(np.int64).max), devices)[1]
-    runs, each = keys.shape[0], -(-int(job.save_steps[-1]) // job.block)
-    with Progress(cost, runs * each, shown=shown) as progress:
-        return in_segments(
-            lambda under_way, blocks: _segment(job, states, keys, under_way, blocks, devices),
+        to_the_end = jnp.asarray(np.iinfo(np.int64).max)
+        return joined([segment(*part, to_the_end)[1] for part in zip(states, keys, under_way, strict=True)])
+    if len(under_way) > 1:
+        # No steps, but one program: threads that all find it not compiled would each compile it.
+        segment(states[0], keys[0], under_way[0], jnp.asarray(0))
+
+    def advance(under_way, blocks):
+        return at_once(lambda *part: segment(*part, blocks), states, keys, under_way)
+
+    runs, each = keys[0].shape[0], -(-int(job.save_steps[-1]) // job.block)
+    with Progress(cost, len(keys) * runs * each, shown=shown) as progress:
+        under_way = in_segments(
+            advance,
             under_way,
-            lambda under_way: blocks_done(under_way[0], runs // len(devices), each),
+            lambda under_way: sum(blocks_done(part[0], runs // len(devices), each) for part in under_way),
             progress,
-        )[1]
+        )
+    return joined([part[1] for part in under_way])
 
 
 @eqx.filter_jit
