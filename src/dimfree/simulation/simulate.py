@@ -44,7 +44,8 @@ def simulate(
     samples is saved beside the State. This holds for losses of local fields with standard Gaussian inputs and a readout
     that does not move.
 
-    Runs depend on `key` and their number only, not on how they are grouped. Diverging runs are reported in
+    Runs depend on `key` and their number only, not on how they are grouped: exact runs share the cores of a CPU, at
+    least 64 on each. Diverging runs are reported in
     `outcome`, and the others complete.
 
     **Arguments:**
