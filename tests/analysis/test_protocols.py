@@ -268,10 +268,18 @@ def test_a_schedule_reaches_the_target_before_the_best_constant_rate_and_is_chec
         limit = dimfree.ode(problem, dimfree.OnlineSGD(rate, sphere=True))
         return deterministic_exits(limit, starts, 500.0, Fallen(problem, 0.015))
 
-    assert times(best.algorithm.learning_rate).mean() == pytest.approx(best.objective, rel=1e-4)
-    assert best.objective_error == pytest.approx(np.std(times(best.algorithm.learning_rate)) / np.sqrt(128), rel=1e-2)
+    exits, limit = np.array(times(best.algorithm.learning_rate)), dimfree.ode(problem, best.algorithm)
+    slow = exits > 60
+    assert best.late == slow.sum() > 0
+    assert f"{slow.sum()} of 128 starts" in repr(best)
+    for n in np.flatnonzero(slow):
+        risk = dimfree.solve(limit, jax.tree.map(lambda leaf, n=n: leaf[n], starts), [0.0, 60.0]).risk[-1]
+        exits[n] = 60 * (1 + np.log(risk / 0.015))
+    assert exits.mean() == pytest.approx(best.objective, rel=1e-4)
+    assert best.objective_error == pytest.approx(np.std(exits) / np.sqrt(128), rel=1e-2)
+    # Also where all go on until they are there.
     constants = [times(rate).mean() for rate in np.linspace(0.1, 0.33, 12)]
-    assert best.objective < 0.98 * min(constants)
+    assert times(best.algorithm.learning_rate).mean() < 0.98 * min(constants)
 
 
 @pytest.mark.slow

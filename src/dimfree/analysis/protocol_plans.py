@@ -107,6 +107,10 @@ class Plan(eqx.Module):
         """The objective from each start."""
         return np.asarray(_objectives(self, pair))
 
+    def late(self, objectives: Float[np.ndarray, " starts"]) -> int:
+        """How many starts do not reach the risk of `until` in time."""
+        return 0 if self.until is None else int(np.sum(objectives > float(self.times[-1])))
+
     def from_starts(self, d: int, number: int, key: PRNGKeyArray) -> "Plan":
         """The same from other random starts; from the same start, if it was given."""
         starts = random_starts(self.problem, d, number, key=key) if self.random else self.starts

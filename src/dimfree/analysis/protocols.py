@@ -79,6 +79,8 @@ class BestProtocol:
     - `objective`, `objective_error`: the minimum, and its standard error if it is a mean over random starts.
     - `constant`: the best protocol with the same numbers and without schedules; as given, if only numbers were
       searched. None if no constants satisfy the constraints.
+    - `late`: with `until`, how many of the starts do not reach the risk by the last alpha; each counts as
+      alpha (1 + log(excess risk / wanted excess risk)) there.
     - `controls`: what was searched, by name; `times` and `values` of each: `result.values["algorithm.learning_rate"]`.
     - `residual`: the first-order gain, relative to the objective, of moving everything that no bound blocks by its
       whole range: zero at an optimum. For schedules it is the integral of the derivative in Pontryagin's condition.
@@ -91,6 +93,7 @@ class BestProtocol:
     algorithm: OnlineAlgorithm
     objective: float
     objective_error: float
+    late: int
     constant: "BestProtocol | None"
     residual: float
     searches: tuple[float, ...]
@@ -212,6 +215,11 @@ class BestProtocol:
         plan = self._plan
         error = f" +- {self.objective_error:.1g}" if np.isfinite(self.objective_error) else ""
         lines = [f"Best protocol up to alpha = {float(plan.times[-1]):g}: {plan.words} {self.objective:.5g}{error}"]
+        if self.late:
+            lines.append(
+                f"  {_late_in_words(self)} not there by alpha = {float(plan.times[-1]):g} and count as later, the more "
+                "the higher the risk is: give a larger alpha"
+            )
         for control in plan.controls:
             lines.append(f"  {control.name}: {_in_words(control, self.values[control.name])}")
         if self.constant is not None:
@@ -283,7 +291,8 @@ def best_protocol(
       given, whatever is searched in it.
     - `start`: one State; random ones if left out.
     - `d`: the dimension, of random starts, exact means, and simulations by `verify`.
-    - `until`: a risk; the objective is then the alpha at which the risk falls to it.
+    - `until`: a risk; the objective is then the alpha at which the risk falls to it. Starts that are `late` count as
+      later than the last alpha.
     - `constraints`: by a name in `over`, bounds of its mean over its knots' times; by a function of the trajectory,
       bounds of that. `(low, high)`, None where there is none.
     - `searches`: how many searches, each from another beginning.
@@ -384,6 +393,7 @@ def _result(search: Search, found: Found, key: Any, constant: BestProtocol | Non
         algorithm=found.pair.algorithm,
         objective=float(objectives.mean()),
         objective_error=standard_error(objectives),
+        late=plan.late(objectives),
         constant=constant,
         residual=found.residual,
         searches=found.searches,
@@ -419,7 +429,8 @@ def _as_given(search: Search, key: Any) -> BestProtocol | None:
     pair = Pair(plan.problem, plan.algorithm)
     objectives = _reported(plan, pair, key) if plan.random else plan.objectives(pair)
     value, error = float(objectives.mean()), standard_error(objectives)
-    return BestProtocol(pair.problem, pair.algorithm, value, error, None, np.nan, (), 0, {}, None, plan, x)
+    late = plan.late(objectives)
+    return BestProtocol(pair.problem, pair.algorithm, value, error, late, None, np.nan, (), 0, {}, None, plan, x)
 
 
 def _limits(constraints: Any, controls: tuple[Control, ...]) -> tuple[tuple, tuple[Function, ...]]:
@@ -472,6 +483,11 @@ def _starts(problem: Problem, algorithm: OnlineAlgorithm, start: Any, d: int | N
                 "means nothing. Leave out start and pass d and key, for an average over random starts in dimension d."
             )
     return jax.tree.map(lambda leaf: leaf[None], begin)
+
+
+def _late_in_words(result: BestProtocol) -> str:
+    starts = _FEWEST_STARTS if result._plan.random else 1
+    return f"{result.late} of {starts} starts {'is' if result.late == 1 else 'are'}"
 
 
 def _short(value: Any) -> str:
