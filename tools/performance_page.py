@@ -60,6 +60,20 @@ loop of their own, a step is in the ratio of `shared_data_against_bare_products`
 }
 
 
+# Why a ratio is larger than wanted, where it is.
+REASONS = {
+    "cost_of_width": "we think that arrays over 1,024 neurons and all nodes do not fit in the cache of a core.",
+    "one_run_against_chain": "a single run fills no vector registers, and a step is more kernels of XLA than by hand.",
+    "exact_against_chain": "a step is eight kernels of XLA, each of which takes time to start; by hand it is three.",
+    "many_runs_against_chain": "the same, with 128 runs in each kernel.",
+    "exact_against_its_numbers": "the same.",
+    "shared_data_against_products": "see above.",
+    "shared_data_against_products_float64": "see above.",
+    "readme_against_bare": "most of the time is compilation, and programs for any problem are larger than for one.",
+    "second_process_against_imports": "programs are kept, but each is traced once more before it is found.",
+}
+
+
 def measured(names: list[str]) -> dict:
     """Rows, each with when and under which load it was measured."""
     known = machine()
@@ -102,6 +116,13 @@ def table(rows: dict[str, dict], meanings: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def missed(rows: dict[str, dict]) -> str:
+    """What is larger than wanted, and why."""
+    over = [name for name, row in rows.items() if row["goal"] is not None and row["ratio"] > row["goal"]]
+    lines = [f"- `{name}`: {REASONS.get(name, 'not understood yet.')}\n" for name in over]
+    return f"Larger than wanted:\n\n{''.join(lines)}\n" if lines else ""
+
+
 def duration(seconds: float) -> str:
     """With three digits, in s, ms or us."""
     scale, unit = next(((scale, unit) for scale, unit in ((1, "s"), (1e-3, "ms")) if seconds >= scale), (1e-6, "us"))
@@ -113,7 +134,7 @@ def page(known: dict[str, dict]) -> str:
     for name, (title, meanings) in subjects().items():
         rows = {each: known[each] for each in meanings if each in known}
         if rows:
-            text += f"## {title}\n\n{NOTES.get(name, '')}{table(rows, meanings)}\n"
+            text += f"## {title}\n\n{NOTES.get(name, '')}{table(rows, meanings)}\n{missed(rows)}"
     row = next(iter(known.values()))
     loads, dates = ([each[what] for each in known.values()] for what in ("load", "date"))
     when = min(dates) if min(dates) == max(dates) else f"{min(dates)} to {max(dates)}"
