@@ -74,9 +74,31 @@ def test_vectors_are_spread_over_their_block():
     for pair, blocks in observe(vectors, state.readout, problem.inputs).overlaps.items():
         np.testing.assert_allclose(blocks, state.overlaps[pair], atol=1e-12)
     assert all(float(jnp.abs(rows).max()) < 6 for rows in vectors.values())
+    # Two students that are one, and a block of d = 20 that has two dimensions.
     equal = problem.inputs.over_blocks(dimfree.State(Q=[[1.0, 1.0], [1.0, 1.0]], M=[[0.3], [0.3]]))
-    with pytest.raises(dimfree.InvalidInput, match="fewer than the 3 vectors"):
-        embed(equal, problem.inputs, 20, jax.random.key(0))
+    for pair, blocks in observe(
+        embed(equal, problem.inputs, 20, jax.random.key(0)), None, problem.inputs
+    ).overlaps.items():
+        np.testing.assert_allclose(blocks, equal.overlaps[pair], atol=1e-12)
+    with pytest.raises(dimfree.InvalidInput, match="overlaps have rank 3 in block"):
+        embed(state, problem.inputs, 20, jax.random.key(0))
+
+
+@pytest.mark.parametrize("algorithm", [dimfree.Adam(0.1, 0.5, 0.9), dimfree.SignDescent(0.1)])
+def test_every_eigenvalue_may_be_a_block_of_its_own(algorithm):
+    w, teacher = np.random.default_rng(0).normal(size=(2, 8, 1, 1))
+    overlaps = {
+        ("students", "students"): w * w,
+        ("students", "teachers"): w * teacher,
+        ("teachers", "teachers"): teacher**2,
+    }
+    start = dimfree.State.of(jax.tree.map(jnp.asarray, overlaps), None)
+    problem = dimfree.TwoLayer(1, 1, "linear").with_inputs(dimfree.Spectrum(np.arange(1.0, 9.0)))
+    found = dimfree.simulate(problem, algorithm, start, 8, [0.0, 0.5], runs=3, key=jax.random.key(0), method="vectors")
+    assert (np.asarray(found.outcome) == 0).all()
+    np.testing.assert_allclose(found.risk[:, 0], problem.risk(start), rtol=1e-9)
+    for pair in overlaps:
+        np.testing.assert_allclose(found.state.overlaps[pair][:, 0], np.repeat(overlaps[pair][None], 3, 0), rtol=1e-9)
 
 
 def brute_force(beta1: float, beta2: float, batch: int) -> tuple[float, float]:

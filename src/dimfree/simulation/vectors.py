@@ -71,17 +71,18 @@ def _by_family(weights: Float[Array, "n d"], state: State) -> dict[str, Float[Ar
 def _in_random_directions(
     grams: Float[Array, "blocks n n"], inputs: Inputs, d: int, key: PRNGKeyArray
 ) -> Float[Array, "n d"]:
-    """Normals of which each block is made orthonormal, in the combinations that have these overlaps."""
+    """Normals of which each block is made orthonormal, in the combinations that have these overlaps.
+
+    A block of few dimensions has no more directions than that; overlaps of its rank do not need more.
+    """
     number, sizes = grams.shape[-1], inputs.sizes(d)
-    if is_concrete(sizes) and float(sizes.min()) < number:
-        raise InvalidInput(
-            f"A block of the inputs' spectrum has {float(sizes.min()):.0f} of d = {d} dimensions, fewer than the "
-            f"{number} vectors that are to lie in random directions there; take a larger d, or fewer blocks."
-        )
     block, normals = block_of_coordinate(inputs, d), jax.random.normal(key, (number, d))
-    products = normals.T[:, :, None] * normals.T[:, None]
-    found = jnp.linalg.cholesky(jax.ops.segment_sum(products, block, inputs.blocks, indices_are_sorted=True))
-    factors = jax.vmap(lambda gram: psd_factor(gram)[0])(grams)
+    products = jax.ops.segment_sum(
+        normals.T[:, :, None] * normals.T[:, None], block, inputs.blocks, indices_are_sorted=True
+    )
+    needed = jnp.arange(number) < sizes[:, None]
+    found = jnp.linalg.cholesky(jnp.where(needed[:, :, None] & needed[:, None], products, jnp.eye(number)))
+    factors = jax.vmap(_columns)(grams)
     combined = jax.vmap(lambda triangle, factor: jax.scipy.linalg.solve_triangular(triangle.T, factor.T).T)(
         found, factors
     )
