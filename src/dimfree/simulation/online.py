@@ -195,7 +195,7 @@ def _run_all(job: _Job, states: list[State], keys: list, devices: list, lanes: i
         segment(states[0], keys[0], under_way[0], jnp.asarray(0))
 
     def advance(under_way, blocks):
-        return at_once(lambda *part: segment(*part, blocks), states, keys, under_way)
+        return at_once(lambda states, keys, part: segment(states, keys, part, blocks), states, keys, under_way)
 
     runs, each = keys[0].shape[0], -(-int(job.save_steps[-1]) // job.block)
     with Progress(cost, len(keys) * runs * each, shown=shown) as progress:
