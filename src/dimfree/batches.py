@@ -64,6 +64,7 @@ def largest_array(program: core.Jaxpr) -> int:
 
 
 def size(variable: core.Var) -> int:
+    """How many numbers a variable of a program is."""
     return math.prod(getattr(variable.aval, "shape", ()))
 
 

@@ -29,8 +29,9 @@ def keep() -> None:
     os.environ.update(new)
     jax = sys.modules.get("jax")
     if jax is not None:  # it has read its environment
-        for name, value in ((name, value) for name, value in new.items() if name.startswith("JAX_")):
-            jax.config.update(name.lower(), float(value) if name.endswith("SECS") else value)
+        for name, value in new.items():
+            if name.startswith("JAX_"):
+                jax.config.update(name.lower(), float(value) if name.endswith("SECS") else value)
 
 
 class Announcement(logging.Handler):

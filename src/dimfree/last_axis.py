@@ -62,11 +62,11 @@ def map_last_axis(function: Callable[[Any], Any], inputs: Any, always: Bool[Arra
         first = map_in_batches(function, jax.tree.map(lambda leaf: _moved(leaf, -1, 0), inputs))
         return jax.tree.map(lambda leaf: _moved(leaf, 0, -1), first)
     leaves = jax.tree.leaves(arrays)
-    if largest_array(program.jaxpr) <= _SINGLE:
-        leaves = [_apart(leaf) for leaf in leaves]
-    as_given = {variable: leaf for variable, leaf in zip(program.jaxpr.invars, jax.tree.leaves(arrays), strict=True)}
+    as_given = dict(zip(program.jaxpr.invars, leaves, strict=True))
     outputs = [atom if isinstance(atom, core.Var) else None for atom in program.jaxpr.outvars]
     pays = number >= _MANY and sum(size(atom) for atom in outputs if atom and atom not in as_given) >= _SEVERAL
+    if largest_array(program.jaxpr) <= _SINGLE:
+        leaves = [_apart(leaf) for leaf in leaves]
     found = _evaluated(program.jaxpr, program.consts, leaves, [True] * len(leaves), always if pays else None)
     whole = [
         as_given[atom] if atom in as_given else _together(leaf, number) if has else _along(leaf, number)

@@ -189,6 +189,11 @@ def check_sgd(settings: Settings) -> None:
         raise InvalidInput("The best schedule is found for plain SGD; choose it at the side.")
 
 
+def learning_rates(algorithm: OnlineAlgorithm, alphas: Any) -> Float[np.ndarray, " times"]:
+    """The learning rate at each alpha."""
+    return np.asarray(jax.vmap(lambda alpha: algorithm.at(alpha, {}).learning_rate)(alphas))
+
+
 def best_schedule(settings: Settings) -> Schedules:
     """The schedule with the lowest risk at the end, from the start of the learning curves.
 

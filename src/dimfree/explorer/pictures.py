@@ -11,9 +11,10 @@ from .. import plot
 from ..analysis.exit_times import ExitTime
 from ..analysis.portrait import Portrait
 from ..analysis.regimes import LIMITS, RegimeMap
+from ..analysis.uncertainty import standard_error
 from ..plot.compare import FEW
 from ..trajectory import Outcome
-from .computations import Curves, Schedules
+from .computations import Curves, Schedules, learning_rates
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -39,17 +40,7 @@ _EXIT_NAMES = {
 
 def draw_curves(result: Curves) -> Any:
     """Risk (or accuracy) and overlaps, theory as lines, simulations as dots; dashed, when each leaves the plateau."""
-    # Fixed, since to find room for labels takes as long as to draw; the widest are powers of ten.
-    # Each half is a picture by itself, which a narrow page puts below the other.
-    edge, room = 0.109, 0.008
-    margins = {
-        "left": edge,
-        "right": 1 - room,
-        "bottom": 0.3,
-        "top": 0.93,
-        "wspace": 2 * (edge + room) / (1 - 2 * edge - 2 * room),
-    }
-    left, right = plot.panels(2, size=(2 * _PANEL_WIDTH, _PANEL_HEIGHT), margins=margins)
+    left, right = _two_panels(bottom=0.3)
     quantity = result.settings.quantity
     of_risk = quantity == "risk"
     plot.compare(result.theory, result.simulated, axes=left, quantity=quantity, log=result.settings.log and of_risk)
@@ -76,6 +67,20 @@ def draw_curves(result: Curves) -> Any:
     left.set_title(quantity.capitalize(), loc="left")
     right.set_title("Overlaps of students with teachers", loc="left")
     return left.figure
+
+
+def _two_panels(bottom: float) -> list[Any]:
+    """Two panels with room for legends below them; each half is a picture, which a narrow page puts below the other."""
+    # Fixed, since to find room for labels takes as long as to draw; the widest are powers of ten.
+    edge, room = 0.109, 0.008
+    margins = {
+        "left": edge,
+        "right": 1 - room,
+        "bottom": bottom,
+        "top": 0.93,
+        "wspace": 2 * (edge + room) / (1 - 2 * edge - 2 * room),
+    }
+    return plot.panels(2, size=(2 * _PANEL_WIDTH, _PANEL_HEIGHT), margins=margins)
 
 
 def _kinds(axes: Any, result: Curves, theory: str, runs: str) -> list[tuple[Any, str]]:
@@ -177,12 +182,11 @@ def draw_flow(result: Portrait, curves: Curves) -> Any:
 
 def draw_schedules(curves: Curves, found: Schedules | None) -> Any:
     """The learning rate and the risk over alpha: as chosen, and the best constant and schedule once they are found."""
-    margins = {"left": 0.109, "right": 0.992, "bottom": 0.26, "top": 0.93, "wspace": 0.306}
-    left, right = plot.panels(2, size=(2 * _PANEL_WIDTH, _PANEL_HEIGHT), margins=margins)
+    left, right = _two_panels(bottom=0.26)
     drawn = {"as chosen": (curves.settings.algorithm, curves.theory), **({} if found is None else found.paths)}
     for words, (algorithm, path) in drawn.items():
         colour, line = _SCHEDULES[words]
-        rates = [float(algorithm.at(alpha, {}).learning_rate) for alpha in path.alpha]
+        rates = learning_rates(algorithm, path.alpha)
         for axes, values in ((left, rates), (right, path.risk)):
             axes.plot(path.alpha, np.asarray(values), color=colour, linestyle=line, linewidth=1.9, label=words)
     if curves.settings.log:
@@ -219,8 +223,7 @@ def schedule_rows(curves: Curves, found: Schedules | None) -> list[dict[str, str
     """The table of schedules: the risk at the end, by theory and in runs."""
     completed = np.asarray(curves.simulated.outcome) == Outcome.COMPLETED
     ends = np.asarray(curves.simulated.risk)[completed, -1]
-    error = float(ends.std(ddof=1) / len(ends) ** 0.5) if len(ends) > 1 else None
-    simulated = {"as chosen": with_error(float(ends.mean()), error) if len(ends) else "diverges"}
+    simulated = {"as chosen": with_error(float(ends.mean()), standard_error(ends)) if len(ends) else "diverges"}
     paths = {"as chosen": curves.theory}
     if found is not None and (checked := found.protocol.verification) is not None:
         floor = float(found.protocol.problem.irreducible_risk)
@@ -380,7 +383,6 @@ def cards_of(result: Curves) -> list[tuple[str, str, str, str]]:
         why = "no plateau" if settings.is_plain else "known for plain SGD"
         exits = [("predicted", "Exit, theory", "–", why), ("measured", "Exit, simulated", "–", why)]
     else:
-        error = left.std(ddof=1) / len(left) ** 0.5 if len(left) > 1 else None
         some = f"{len(left)} of {runs} runs have left" if len(left) < runs else f"mean of {runs} runs"
         exits = [
             (
@@ -389,7 +391,12 @@ def cards_of(result: Curves) -> list[tuple[str, str, str, str]]:
                 f"α = {number(result.predicted)}" if np.isfinite(result.predicted) else never,
                 f"{number(result.predicted * settings.d)} samples" if np.isfinite(result.predicted) else "ODE",
             ),
-            ("measured", "Exit, simulated", f"α = {with_error(left.mean(), error)}" if len(left) else never, some),
+            (
+                "measured",
+                "Exit, simulated",
+                f"α = {with_error(left.mean(), standard_error(left))}" if len(left) else never,
+                some,
+            ),
         ]
     completed = np.asarray(result.simulated.outcome) == Outcome.COMPLETED
     final = np.asarray(result.simulated.risk)[completed, -1]

@@ -18,11 +18,14 @@ def _statement(settings: Settings) -> str:
     return f"problem = {settings.call}\n{settings.algorithm_statement}d, alpha = {settings.d}, {settings.alpha}\n"
 
 
-_TRAJECTORIES = f"""
-start_key, run_key = jax.random.split(jax.random.key({{seed}}))
+_START = """
+start_key, run_key = jax.random.split(jax.random.key({seed}))
 start = dimfree.random_state(problem, d, key=start_key)
 alphas = np.round(np.linspace(0.0, alpha, 201) * d) / d  # whole numbers of samples
-theory = dimfree.solve(dimfree.ode(problem, sgd), start, alphas)
+"""
+
+
+_TRAJECTORIES = f"""{_START}theory = dimfree.solve(dimfree.ode(problem, sgd), start, alphas)
 runs = dimfree.simulate(problem, sgd, start, d, alphas, runs={RUNS}, key=run_key)
 """
 
@@ -140,11 +143,8 @@ def protocol_script(settings: Settings) -> str:
     return (
         _head(f"{settings.choice.title}: the best schedule of the learning rate.", "import numpy as np")
         + _statement(dataclasses.replace(settings, schedule="constant"))
+        + _START.format(seed=settings.seed)
         + f"""
-start_key, run_key = jax.random.split(jax.random.key({settings.seed}))
-start = dimfree.random_state(problem, d, key=start_key)
-alphas = np.round(np.linspace(0.0, alpha, 201) * d) / d  # whole numbers of samples
-
 # The schedule between {low} and {high}, linear between {KNOTS} knots, with the lowest risk at the end. For an average
 # over random starts leave out start, and give d=d, key=start_key.
 over = {{"algorithm.learning_rate": ({low}, {high}, {KNOTS})}}

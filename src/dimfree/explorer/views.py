@@ -349,6 +349,16 @@ def _curves(settings: Settings, _: Any) -> _View:
     )
 
 
+def _if_asked(asked: Any, kind: str, name: Any, ask: Callable[[], Any]) -> tuple[Any, Pending | None]:
+    """What a button asks for, once it has been pressed at these settings; and what is being computed."""
+    if not (asked or background.is_asked(kind, name)):
+        return None, None
+    try:
+        return ask(), None
+    except Pending as pending:
+        return None, pending
+
+
 def _drawn(draw: Callable[..., Any], *arguments: Any) -> Any:
     with _DRAWING:
         return draw(*arguments)
@@ -357,13 +367,8 @@ def _drawn(draw: Callable[..., Any], *arguments: Any) -> Any:
 def _exits(settings: Settings, asked: Any) -> _View:
     settings, usual = settings.checked(), settings.choice.default.alpha  # nothing here depends on the last alpha
     name, ask = _computed("exits", settings, computations.exits, alpha=usual)
-    result, figure, pending, remark, words = None, None, None, "", ""
-    if asked or background.is_asked("exits", name):
-        try:
-            result = ask()
-            remark = " ".join(result.notes)
-        except Pending as found:
-            pending = found
+    result, pending = _if_asked(asked, "exits", name, ask)
+    figure, remark, words = None, "" if result is None else " ".join(result.notes), ""
     if result is None:
         result = _computed("formula", settings, computations.exit_formula, alpha=usual)[1]()
         words = (
@@ -410,13 +415,7 @@ def _schedule(settings: Settings, asked: Any) -> _View:
     name, ask = _computed(
         "schedule", settings, computations.best_schedule, learning_rate=usual.learning_rate, schedule="constant"
     )
-    found, pending, data = None, None, None
-    if asked or background.is_asked("schedule", name):
-        try:
-            found = ask()
-            data = found.protocol.to_xarray
-        except Pending as waiting:
-            pending = waiting
+    found, pending = _if_asked(asked, "schedule", name, ask)
     words = (
         "The picture shows the learning rate and the schedule that are chosen at the side. The button searches the "
         "best schedule, and the best constant to compare it with; that takes up to a minute or two."
@@ -429,7 +428,7 @@ def _schedule(settings: Settings, asked: Any) -> _View:
         description="The learning rate and the risk over alpha",
         table=_table(pictures.schedule_rows(curves, found)),
         words=words,
-        data=None if data is None else lambda: pictures.as_netcdf(data()),
+        data=None if found is None else lambda: pictures.as_netcdf(found.protocol.to_xarray()),
         script=scripts.protocol_script(settings),
         pending=pending,
     )
@@ -439,12 +438,8 @@ def _regimes(settings: Settings, asked: Any) -> _View:
     usual = settings.choice.default  # the sizes of the errors are found at a rate and a dimension of their own
     fixed = {"width": settings.width, "learning_rate": usual.learning_rate, "d": usual.d, "alpha": usual.alpha}
     name, ask = _computed("scales", settings.checked(), computations.regime_scales, **fixed)
-    scales, pending, words = None, None, ""
-    if asked or background.is_asked("scales", name):
-        try:
-            scales = ask()
-        except Pending as found:
-            pending = found
+    scales, pending = _if_asked(asked, "scales", name, ask)
+    words = ""
     result = computations.regime_map(settings, scales)
     if scales is None:
         words = (

@@ -141,7 +141,6 @@ class Loop(eqx.Module):
         running, last = self._is_running(lanes), self.save_steps.shape[0] - 1
         due = self.save_steps[jnp.minimum(lanes.saves, last)] - begun  # the place in the block of the next save
         until = jnp.min(jnp.where(running, jnp.minimum(due, self.block), self.block))
-
         longest = max(_STRETCH, _STEPS // running.shape[0])
 
         def stretch(moving):
@@ -261,8 +260,9 @@ class Loop(eqx.Module):
         """NaN in the place of all numbers that a step changes; steps from there give NaN again."""
 
         def marked(new, old):
-            nan = jnp.full_like(new, jnp.nan) if jnp.issubdtype(new.dtype, jnp.inexact) else new
-            return new if new is old else self._where(condition, nan, new)
+            if new is old or not eqx.is_inexact_array(new):
+                return new
+            return self._where(condition, jnp.full_like(new, jnp.nan), new)
 
         return jax.tree.map(marked, new, old)
 

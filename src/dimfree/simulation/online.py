@@ -69,11 +69,12 @@ def simulate_online(
     lanes = int(np.clip(memory // (bytes_per_run * groups), 1, min(LANES, runs // groups)))
     block = block_length(lanes, exact.numbers_of_step(problem, algorithm)) if method == "exact" else 1
     results = runs * len(alphas) * bytes_of_state(problem)
+    under_way = lanes * groups * bytes_per_run
     cost = (
         f"{runs} runs of {save_steps[-1]} steps, {lanes * groups} at a time, "
-        f"{in_bytes(lanes * groups * bytes_per_run)}, and {in_bytes(results)} of results"
+        f"{in_bytes(under_way)}, and {in_bytes(results)} of results"
     )
-    check_memory(lanes * bytes_per_run + results, cost, "Take fewer runs, fewer times (alpha), or method='exact'.")
+    check_memory(under_way + results, cost, "Take fewer runs, fewer times (alpha), or method='exact'.")
     states = check_starts(problem, start, runs, trained=algorithm.readout_rate is not None)
     check_state(states if start.batch_shape else first_of(states), sphere=algorithm.sphere)
     vectors.check_rank(states, problem.inputs, d)

@@ -45,8 +45,7 @@ def simulate(
     that does not move.
 
     Runs depend on `key` and their number only, not on how they are grouped: exact runs share the cores of a CPU, at
-    least 64 on each. Diverging runs are reported in
-    `outcome`, and the others complete.
+    least 64 on each. Diverging runs are reported in `outcome`, and the others complete.
 
     **Arguments:**
 
