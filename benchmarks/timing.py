@@ -113,8 +113,9 @@ def in_process(code: str) -> dict[str, float]:
     # Linux counts in ru_maxrss what the parent had when it started the process, which may be more; not so in VmHWM.
     ending = "print(next(line for line in open('/proc/self/status') if line.startswith('VmHWM')).split()[1])"
     began = time.perf_counter()
-    # Without what was compiled earlier, so that all processes compile.
-    environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    # Without programs compiled earlier, so that all processes compile; modules stay compiled, as where pip installs.
+    left_out = {"JAX_COMPILATION_CACHE_DIR", "PYTHONDONTWRITEBYTECODE"}
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
     command = [sys.executable, "-c", f"{code}\n{ending}"]
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=folder)

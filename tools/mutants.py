@@ -759,6 +759,13 @@ MUTANTS = (
         "certain = few | (bound > 0)",
         f"{LAW}::test_fast_chi_squares_have_their_law",
     ),
+    Mutant(
+        "every path is moved by the noise of the first",
+        "integration/paths.py",
+        "(fixed, vectors, normals))",
+        "(fixed, vectors, 0 * normals + normals[:, :1]))",
+        "tests/test_fluctuations.py -k loop",
+    ),
 )
 
 

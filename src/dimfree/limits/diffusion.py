@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from ..algorithms.online import OnlineAlgorithm
 from ..errors import InvalidInput, check_memory, is_concrete, require
 from ..gaussian.rules import TOLERANCE, Accuracy, AnyRule, Averaging, Rule
-from ..integration import Found, Settings, solve_paths
+from ..integration import Found, Settings, paths_at_once, solve_paths
 from ..problems import Moments, Problem
 from ..problems.base import on_range
 from ..problems.inputs import Inputs
@@ -214,8 +214,10 @@ class DiffusionLimit(_Fluctuating):
 
     def saved_bytes(self, settings: Settings) -> int:
         # A path holds its coordinates at every step, and the noise that moved them.
-        path = 2 * 8 * settings.steps * self.coordinates.size
-        check_memory(path, f"A path of {settings.steps:,} steps", "Take fewer steps, or a smaller network.")
+        size, steps = self.coordinates.size, settings.steps
+        paths = min(settings.random[0], paths_at_once(size, steps))
+        what = f"{paths:,} paths of {steps:,} steps" if paths > 1 else f"A path of {steps:,} steps"
+        check_memory(2 * 8 * steps * size * paths, what, "Take fewer steps, or a smaller network.")
         return super().saved_bytes(settings)
 
     def integrate(self, start: State, times: Float[Array, " times"], settings: Settings) -> Found:

@@ -8,7 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.scipy.stats
+import jax.scipy.special
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 from numpy.typing import ArrayLike
@@ -468,7 +468,7 @@ class Components(Inputs):
 
     def component(self, normals):
         # Comparisons with the few boundaries, because searching a sorted array does not vectorise.
-        boundaries = jax.scipy.stats.norm.ppf(jnp.cumsum(self.probabilities)[:-1])
+        boundaries = jax.scipy.special.ndtri(jnp.cumsum(self.probabilities)[:-1])
         return jnp.sum(normals[..., None] > boundaries, axis=-1)
 
     def average(self, in_component, state: State):
