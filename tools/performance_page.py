@@ -21,7 +21,7 @@ PAGE, RECORD = ROOT / "docs" / "performance.md", ROOT / "docs" / "data" / "perfo
 HEAD = """# Performance
 
 The table is what `python -m benchmarks` measures. A ratio is the time of the library over that of the alternative, on
-warm code, both timed in turn in one run: less is better, 1 is equal. It is the median over the turns, with its
+warm code, both timed in turn in one run: lower is better, 1 is equal. It is the median over the turns, with its
 quartiles; `of the shortest` is the ratio of the shortest times, which other work on the machine disturbs least. Where
 the load exceeds the number of cores, others were computing too: times are longer by about that factor, and what needs
 all cores at once suffers most. First calls, which compile, are apart.
@@ -38,7 +38,8 @@ CI fails where a ratio of the quick ones is 1.5 times the one in `benchmarks/rec
 What to remember:
 
 - The first call of anything compiles it. Compilation takes seconds, and most of the time of a short script;
-  `JAX_COMPILATION_CACHE_DIR` keeps it between processes. Numbers (rates, noise, d) do not cause compilation, sizes do.
+  `DIMFREE_KEEP_COMPILED=1` keeps it between processes ([](install.md)). Numbers (rates, noise, d) do not cause
+  compilation, sizes do.
 - A step of exact simulation costs the same at every d. On vectors it costs in proportion to d.
 - Many cells of a diagram in one `vmap` cost microseconds each; in a loop, milliseconds.
 - The averages of an ODE are cheapest in closed form: `limit.expectation` says whether there is one.
@@ -62,19 +63,19 @@ loop of their own, a step is in the ratio of `shared_data_against_bare_products`
 
 # Why a ratio is larger than wanted, where it is.
 REASONS = {
-    "ode_against_diffrax": "a call costs 4 to 8 ms however long it is, in Python: what was given is checked, and the "
-    "accuracy of averages is said.",
-    "sde_against_scan": "here both spend their time on the same covariance; of one student `solve` is five times "
+    "ode_against_diffrax": "each call spends 4 to 8 ms in Python, whatever its length, to check its arguments and to "
+    "estimate the accuracy of averages.",
+    "sde_against_scan": "here both spend their time on the same covariance; with one student `solve` is five times "
     "faster than such a scan.",
-    "wide_network_against_diffrax": "a call costs some 60 ms however long it is: averages are taken by further rules "
-    "at both ends, to say how accurate they are. Over ten times the time the ratio is 1.10.",
+    "wide_network_against_diffrax": "each call spends some 60 ms, whatever its length, to estimate the accuracy of "
+    "averages with further rules. Over ten times the time the ratio is 1.10.",
     "cost_of_width": "we think that arrays over 1,024 neurons and all nodes do not fit in the cache of a core.",
     "one_run_against_chain": "a single run fills no vector registers, and a step is more kernels of XLA than by hand.",
     "exact_against_chain": "a step is eight kernels of XLA, each of which takes time to start; by hand it is three.",
     "many_runs_against_chain": "the same, with 128 runs in each kernel.",
     "exact_against_its_numbers": "the same.",
-    "devices_against_one": "it is this machine: of two processes that share nothing, each on a core of its own, both "
-    "are 1.08 to 1.29 times as slow as one alone.",
+    "devices_against_one": "the machine causes this: two independent processes, each on its own core, take 1.08 to "
+    "1.29 times as long as one alone.",
     "shared_data_against_products": "see above.",
     "shared_data_against_products_float64": "see above.",
     "readme_against_bare": "most of the time is compilation, and programs for any problem are larger than for one.",

@@ -14,11 +14,11 @@ PAPERS = ("arnaboldi2023", "benarous2022", "bocchi2026", "loureiro2023", "mignac
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "papers.md"
 HEAD = """# What the papers say
 
-Each paper below has its figures as functions (`dimfree reproduce --list`), and its numbered statements evaluated in
-numbers and compared with what the library computes by another way. The verdict is computed: *agrees* within the
-tolerance; *misprint* where the printed statement does not agree, but the corrected one beside it does; *differs*
-otherwise. `papers/tools/claims_page.py` writes this page; `dimfree reproduce PAPER` prints the same table with the
-numbers.
+Each paper below has its figures as functions (`dimfree reproduce --list`), and its numbered statements are evaluated
+and compared with the library, which computes the same quantity in another way. The verdict is computed: *agrees*
+within the tolerance; *misprint* where the printed statement does not agree, but the corrected one beside it does;
+*differs* otherwise. `papers/tools/claims_page.py` writes this page; `dimfree reproduce PAPER` prints the same table
+with the numbers.
 
 """
 

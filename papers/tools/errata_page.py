@@ -14,9 +14,9 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "errata.md"
 HEAD = """# Errata, found by machine
 
 Every equation below is polynomial in the order parameters. It is entered as its source prints it and compared, symbol
-by symbol, with the one that [`dimfree.equations`](equations.md) derives from the step of SGD. Nothing is called a
-misprint whose difference from the derived equation does not show, and whose correction does not make it vanish
-identically. [](papers.md) has the statements that are not of this kind, compared in numbers.
+by symbol, with the one that [`dimfree.equations`](equations.md) derives from the step of SGD. An equation is
+called a misprint only if it differs from the derived one and its correction makes the difference vanish identically.
+[](papers.md) has the statements that are not of this kind, compared in numbers.
 `papers/tools/errata_page.py` writes this page.
 
 """

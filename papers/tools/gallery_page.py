@@ -32,11 +32,11 @@ WORDS = {"agrees": "agree", "misprint": "misprinted", "differs": "differ"}
 HEAD = """# Gallery: published figures, drawn again
 
 Every figure below is one function of `dimfree-papers`. It computes the data anew, draws them, and compares what the
-publication says of the figure with what comes out: a claim *agrees* within a stated tolerance, is a *misprint* where it
-does not but its correction does, and *differs* otherwise. Pictures are at quick size (fewer runs, lower dimension than
-in the publication) where the command beside them does not say `--size full`, which takes the publication's own, or the
-largest that two cores do in an hour. In Python, `dimfree.reproduce("bocchi2026", "fig6")` gives the data as an xarray
-Dataset, the Matplotlib figure and the claims.
+publication says of the figure with what comes out. A claim *agrees* if it holds within a stated tolerance. It is a
+*misprint* if it does not hold but its correction does, and it *differs* otherwise. Pictures are at quick size (fewer
+runs, lower dimension) unless the command beside them says `--size full`. Full size is the publication's own, or the
+largest that two cores compute in an hour. In Python, `dimfree.reproduce("bocchi2026", "fig6")` gives the data as an
+xarray Dataset, the Matplotlib figure and the claims.
 [](papers.md) has the numbered statements of the same publications. `papers/tools/gallery_page.py` writes this page.
 
 """

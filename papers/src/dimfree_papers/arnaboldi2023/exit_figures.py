@@ -111,7 +111,8 @@ def _exit_claims(where: str, data) -> tuple[Claim, ...]:
     return (
         Claim(
             where=f"{where}, exit time",
-            statement="The exit time does not change considerably with the noise: mean of SGD over that of the ODE.",
+            statement="The exit time does not change considerably with the noise: mean exit time of SGD over that of "
+            "the ODE.",
             printed=1.0,
             ours=ratio,
             tolerance=CONSIDERABLE,
@@ -121,7 +122,8 @@ def _exit_claims(where: str, data) -> tuple[Claim, ...]:
         ),
         Claim(
             where=f"{where}, variance",
-            statement="The SDE captures the variance: deviation of its risk over that of SGD's, at the ODE's exit.",
+            statement="The SDE captures the variance: standard deviation of its risk over that of SGD, at the exit of "
+            "the ODE.",
             printed=1.0,
             ours=float(np.std(at_exit["sde"]) / np.std(at_exit["sgd"])),
             tolerance=_SPREAD,

@@ -26,7 +26,12 @@ def fig5(size: Size) -> Reproduction:
     """
     made = arnaboldi2023.fig1(size)
     renamed = (
-        dataclasses.replace(claim, where=claim.where.replace("Fig. 1", '"Does noise matter?"')) for claim in made.claims
+        dataclasses.replace(
+            claim,
+            where=claim.where.replace("Fig. 1", '"Does noise matter?"'),
+            remark=claim.remark.replace("see Fig. 2", "see Fig. 6"),
+        )
+        for claim in made.claims
     )
     return Reproduction(made.data, made.picture, tuple(renamed))
 
