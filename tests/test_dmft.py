@@ -12,7 +12,7 @@ import dimfree
 from dimfree.algorithms import GradientDescent, Langevin, MultiPassSGD, PersistentSGD
 from dimfree.limits.dmft import DMFTSolution, Process, populations, solution
 from dimfree.limits.dmft import limit as adding
-from dimfree.limits.dmft.time_grid import halved, refined
+from dimfree.limits.dmft.time_grid import given_times, halved, refined
 
 KEY = jax.random.key(0)
 
@@ -429,6 +429,14 @@ def test_what_cannot_be_solved_is_refused(arguments, words):
         dmft(given.pop("problem"), given.pop("algorithm"), start(0.3), given.pop("time"), **given)
 
 
+@pytest.mark.parametrize(("rate", "end"), [(0.4, 1.0), (1.0, 0.5), (1e-9, 3.0)])
+def test_a_flow_ends_where_it_is_asked_to(rate, end):
+    """Whatever the learning rate is; at the learning rate, at the nearest step."""
+    assert given_times(GradientDescent(rate, 2.0), end, flow=True) == end
+    if rate > 0.1:
+        np.testing.assert_allclose(given_times(GradientDescent(rate, 2.0), end, flow=False)[-1] % rate, 0.0, atol=1e-15)
+
+
 def test_settings_that_a_dmft_has_no_use_for_are_refused():
     limit = dimfree.dmft(LINEAR, GradientDescent(0.1, 2.0))
     for name, value, remedy in (
@@ -436,7 +444,7 @@ def test_settings_that_a_dmft_has_no_use_for_are_refused():
         ("relative_tolerance", 1e-3, "target_error"),
         ("stop", lambda state: state.M[0, 0] - 0.5, "look at the result"),
     ):
-        with pytest.raises(dimfree.InvalidInput, match=f"{name} = .* was given; dmft takes none: .*{remedy}"):
+        with pytest.raises(dimfree.InvalidInput, match=f"{name} = .* was given; .* takes none: .*{remedy}"):
             dimfree.solve(limit, start(0.3), 1.0, key=KEY, **{name: value})
     for attempt in (
         lambda m: dimfree.solve(limit, dimfree.State(jnp.eye(1), m * jnp.eye(1)), 1.0, key=KEY).state.M,

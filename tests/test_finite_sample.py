@@ -249,6 +249,16 @@ def test_spectral_start_is_the_leading_eigenvector(noise, dtype):
         np.testing.assert_allclose(M[2 * number : 2 * number + 2], abs(leading[0]), atol=1e-3)
 
 
+def test_a_spectral_start_that_was_not_found_is_said(monkeypatch):
+    def start_of(d):
+        runs = simulate(PHASE, GradientDescent(0.01, 6.0), "spectral", d, 0.01, runs=3, datasets=3, key=KEY)
+        return dict(runs.provenance)["start"]
+
+    assert start_of(60) == "spectral"
+    monkeypatch.setattr("dimfree.simulation.spectral._ITERATIONS", 3)
+    assert start_of(61).startswith("spectral, not converged in 3 of 3 datasets")
+
+
 # How it is computed does not matter.
 
 

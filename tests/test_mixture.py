@@ -113,6 +113,20 @@ def test_sliding_reaches_the_same_end_at_any_step_and_the_end_is_the_known_one()
                 assert np.sum(v[group] ** 2) == pytest.approx(level, rel=1e-3)
 
 
+def test_sliding_is_as_accurate_at_uneven_times():
+    """Steps are even whatever is saved: most of these times are early, and most of the way is late."""
+    problem = dimfree.Mixture.xor(4, np.inf, readout=[1.0, 0.8, -0.9, -1.1])
+    limit, start = dimfree.ode(problem, TRAINED), dimfree.random_state(problem, 1000, key=jax.random.key(3))
+    times = np.concatenate([[0.0], np.geomspace(0.01, 30.0, 40)])
+    fine = dimfree.solve(limit, start, times, steps=8000).state
+    uneven = dimfree.solve(limit, start, times, steps=1000).state
+    even = dimfree.solve(limit, start, [0.0, 30.0], steps=1000).state
+    error = float(jnp.abs(even.M[-1] - fine.M[-1]).max())
+    assert 0 < error < 1e-5
+    assert float(jnp.abs(uneven.M[-1] - fine.M[-1]).max()) < 2 * error
+    np.testing.assert_allclose(uneven.Q[0], start.Q, rtol=1e-14)
+
+
 def test_large_signal_to_noise_approaches_the_points():
     """Binary, from a start away from the surfaces: the distance falls with 1/snr."""
     start = dimfree.State(Q=[[1.14, -0.46], [-0.46, 0.99]], M=[[0.8], [-0.7]], readout=[0.9, -0.6])

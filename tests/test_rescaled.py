@@ -7,7 +7,7 @@ import pytest
 
 import dimfree
 from dimfree.limits import ode
-from dimfree.limits.rescaled import rescaled, rescaled_overlaps
+from dimfree.limits.rescaled import RescaledLimit, rescaled, rescaled_overlaps
 
 
 @pytest.mark.parametrize(("order", "snr", "rate"), [(2, 0.5, 1.0), (2, 0.3, 0.5), (3, 0.7, 1.3), (4, 2.0, 0.8)])
@@ -94,6 +94,21 @@ def test_covariance_over_time_is_that_of_linear_noise():
     np.testing.assert_allclose(found.covariance(4.0) / d, noise.covariance[-1], rtol=1e-5)
     balance = found.drift @ found.stationary_covariance
     np.testing.assert_allclose(balance + balance.T, -found.diffusion, atol=1e-12)
+
+
+@pytest.mark.parametrize("rates", [(-1.0, -2.0), (-1e-3, -200.0), (0.3, -1.0), (0.0, 0.0)])
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 20.0, 400.0])
+def test_the_covariance_at_any_time_is_the_integral_of_exponentials(rates, alpha):
+    """In the eigenbasis of J, noise_ij (e^{(a_i + a_j) t} - 1) / (a_i + a_j); also long after it has settled."""
+    basis, rates = np.array([[1.0, 0.4], [0.2, 1.0]]), np.array(rates)
+    noise, start = np.array([[2.0, 0.5], [0.5, 1.0]]), np.array([[1.0, -0.2], [-0.2, 3.0]])
+    found = RescaledLimit(basis @ np.diag(rates) @ np.linalg.inv(basis), basis @ noise @ basis.T, ("a", "b"))
+    sums = rates[:, None] + rates
+    divisor = np.where(sums == 0, 1.0, sums)
+    gained = noise * np.where(sums == 0, alpha, np.expm1(sums * alpha) / divisor)
+    begun = np.linalg.inv(basis) @ start @ np.linalg.inv(basis).T
+    expected = basis @ (gained + np.exp(sums * alpha) * begun) @ basis.T
+    np.testing.assert_allclose(found.covariance(alpha, start), expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.slow

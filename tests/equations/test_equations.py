@@ -10,6 +10,8 @@ import sympy
 
 import dimfree
 from dimfree import InvalidInput, OnlineSGD, PhaseRetrieval, SpikedTensor, TwoLayer, equations
+from dimfree.symbolic.hermite_networks import HermiteNetwork
+from dimfree.symbolic.notation import Alphabet
 from dimfree.symbolic.polynomial_networks import GaussianFields
 
 EXACT = 1e-12  # both sides are closed forms in double precision
@@ -335,6 +337,14 @@ def test_series_in_hermite_coefficients_converge(activation, p, orders):
     assert np.all(drift[:-1] > 2 * drift[1:])
     assert drift[-1] < 0.03 * drift[0]
     assert risks[-1] < 0.1 * risks[0]
+
+
+@pytest.mark.parametrize("activation", ["tanh", "erf"])
+def test_coefficients_of_an_odd_function_vanish_at_even_orders(activation):
+    """The rounding of a sum grows as its polynomial does, as the root of n!."""
+    network = HermiteNetwork(Alphabet(TwoLayer(1, 1, activation), OnlineSGD(0.3, sphere=True)), 2)
+    vanish = [network.coefficient((0, 1, 0), n) == 0 for n in range(40)]
+    assert vanish == [n % 2 == 0 for n in range(40)]
 
 
 def test_a_series_that_ends_is_exact():

@@ -13,8 +13,8 @@ import xarray
 import dimfree
 from commands import call
 from dimfree import extras
-from dimfree.cli.problem_options import stated
-from dimfree.registry import dashed, find, parameters
+from dimfree.cli.problem_options import _ONLINE, stated
+from dimfree.registry import dashed, find, is_online, parameters
 from dimfree.registry import stated as stated_names
 
 COMMANDS = [
@@ -65,6 +65,10 @@ def test_the_version_is_that_of_the_package():
 
 
 # What states a problem.
+
+
+def test_algorithms_that_use_a_sample_once_are_those_of_the_help():
+    assert _ONLINE.split(", ") == [dashed(name) for name in stated_names("algorithm") if is_online(name)]
 
 
 def test_names_have_two_spellings():

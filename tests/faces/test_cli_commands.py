@@ -270,6 +270,8 @@ def test_fixed_points_of_a_spiked_matrix(tmp_path, monkeypatch):
     assert {key: point["stable"] for key, point in points.items()} == {(1, 2): True, (0, 0): False, (0, 1): False}
     with xarray.open_zarr(tmp_path / "a.zarr", consolidated=False) as data:
         assert sorted(data.components.values.tolist()) == [1, 1, 2]
+        kept = zip(data.stability.values.tolist(), data.stable.values.tolist(), strict=True)
+        assert set(kept) == {(point["stability"], int(point["stable"])) for point in found["points"]}
     text = call(*options).stdout
     assert "Connected sets of fixed points: 4, of which stable: 2" in text
 
@@ -289,6 +291,8 @@ def test_the_landscape_of_phase_retrieval(tmp_path, monkeypatch):
         assert point["negative"] + point["flat"] + point["positive"] == 100
     with xarray.open_zarr(tmp_path / "a.zarr", consolidated=False) as data:
         assert np.bincount(data.of_point.values, data.multiplicity.values).tolist() == [100, 100, 100]
+        assert data.kind.values.tolist() == [point["kind"] for point in points]
+        assert data.flat_of_symmetry.values.tolist() == [point["flat_of_symmetry"] for point in points]
     assert (tmp_path / "a.svg").read_text().startswith("<?xml")
     assert "saddle of index 1" in call(*options).stdout
 

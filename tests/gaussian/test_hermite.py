@@ -72,6 +72,21 @@ def test_polynomials_are_orthonormal():
     assert hermite_polynomials(points, 0).shape == (1, 20)
 
 
+@pytest.mark.parametrize(("variables", "order"), [(2, 48), (3, 24), (4, 12), (5, 8), (6, 8)])
+def test_the_highest_order_of_several_variables_is_found_and_the_next_refused(variables, order):
+    """A polynomial of the order of the nodes would be zero on all of them."""
+    from dimfree.gaussian.hermite import _of_several
+
+    def function(z):
+        return he(order, z[-1]) / np.sqrt(float(math.factorial(order)))
+
+    assert _of_several(function, order, variables, True).coefficients[(0,) * (variables - 1) + (order,)] == (
+        pytest.approx(1.0, abs=1e-6)
+    )
+    with pytest.raises(dimfree.InvalidInput, match=f"order = {order + 1} was given"):
+        dimfree.hermite_coefficients(lambda z: z[0] * z[1], order + 1, variables=variables)
+
+
 @pytest.mark.parametrize("variables", [2, 3])
 def test_coefficients_of_several_variables_are_products_for_a_product(variables):
     """The exponential of a linear form has products of powers."""

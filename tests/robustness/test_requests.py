@@ -74,6 +74,8 @@ NOT_NUMBERS = {
     "dimfree.solve(limit, start, 1.0, max_steps='x')": "max_steps = 'x' was given",
     "dimfree.solve(limit, start, 1.0, relative_tolerance=1j)": "relative_tolerance = 1j was given",
     "dimfree.solve(noisy, start, 1.0, runs=10**30, key=key)": "runs = 1000000000000000000000000000000 was given",
+    "dimfree.solve(limit, start, 1.0, runs=5, key=key)": "runs = 5 was given; this limit (ODE) takes none",
+    "dimfree.solve(noisy, start, 1.0, runs=2, key=key, relative_tolerance=0.1)": "relative_tolerance = 0.1 was given",
     "dimfree.State(Q='x', M=[[0.1]])": "Q = 'x' was given",
     "dimfree.State(Q=[[1.0]], M=[[1j]])": "M = [[1j]] was given",
     "dimfree.State(Q=[[1.0]], M=[[0.1]], readout='x')": "readout = 'x' was given",

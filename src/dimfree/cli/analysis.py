@@ -315,31 +315,37 @@ def _spectrum(spectrum: "HessianSpectrum") -> str:
     return "\n".join(shown)
 
 
-def _points_dataset(rows: list[dict[str, Any]], attributes: dict[str, Any]) -> Any:
+def _dataset(rows: list[dict[str, Any]], names: tuple[str, ...], attributes: dict[str, Any]) -> Any:
+    """What points have by these names, and their overlaps."""
     import numpy as np
     import xarray
 
-    names = ("components", "dimension", "risk", "growth", "stable")
     numbers: dict[str, Any] = {name: ("point", np.asarray([row[name] for row in rows])) for name in names}
     if rows:
-        numbers["stable"] = ("point", np.asarray([int(row["stable"]) for row in rows]))
         numbers["M"] = (("point", "student", "teacher"), np.stack([row["M"] for row in rows]))
         numbers["Q"] = (("point", "student", "student_"), np.stack([row["Q"] for row in rows]))
     return xarray.Dataset(numbers, attrs=attributes)
+
+
+def _points_dataset(rows: list[dict[str, Any]], attributes: dict[str, Any]) -> Any:
+    import numpy as np
+
+    points = _dataset(rows, ("components", "dimension", "risk", "growth", "stable", "stability"), attributes)
+    points["stable"] = points.stable.astype(int)
+    if rows and rows[0]["readout"] is not None:
+        points["readout"] = (("point", "student"), np.stack([row["readout"] for row in rows]))
+    return points
 
 
 def _spectra_dataset(rows: list[dict[str, Any]], attributes: dict[str, Any]) -> Any:
     """Spectra have different lengths: they are one after the other, and `of_point` says whose an eigenvalue is."""
     import numpy as np
-    import xarray
 
-    names = ("risk", "negative", "flat", "positive")
-    numbers: dict[str, Any] = {name: ("point", np.asarray([row[name] for row in rows])) for name in names}
+    names = ("risk", "kind", "negative", "flat", "flat_of_symmetry", "positive")
+    spectra = _dataset(rows, names, attributes)
     if rows:
-        numbers["M"] = (("point", "student", "teacher"), np.stack([row["M"] for row in rows]))
-        numbers["Q"] = (("point", "student", "student_"), np.stack([row["Q"] for row in rows]))
-        numbers["eigenvalue"] = ("eigenvalue_index", np.concatenate([row["eigenvalues"] for row in rows]))
-        numbers["multiplicity"] = ("eigenvalue_index", np.concatenate([row["multiplicities"] for row in rows]))
+        spectra["eigenvalue"] = ("eigenvalue_index", np.concatenate([row["eigenvalues"] for row in rows]))
+        spectra["multiplicity"] = ("eigenvalue_index", np.concatenate([row["multiplicities"] for row in rows]))
         lengths = [len(row["eigenvalues"]) for row in rows]
-        numbers["of_point"] = ("eigenvalue_index", np.repeat(np.arange(len(rows)), lengths))
-    return xarray.Dataset(numbers, attrs=attributes)
+        spectra["of_point"] = ("eigenvalue_index", np.repeat(np.arange(len(rows)), lengths))
+    return spectra

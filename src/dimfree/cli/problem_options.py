@@ -25,7 +25,7 @@ def _complete(incomplete: str) -> list[str]:
 
 
 # Of the algorithms that a name states, those that use a sample once.
-_ONLINE = "online-sgd, momentum, heavy-ball, sign-descent, rmsprop, adam"
+_ONLINE = "online-sgd, momentum, heavy-ball, ada-grad-norm, rmsnorm, sign-descent, rmsprop, adam"
 _IN_A_FILE = ("MultiOutput", "Mixture")  # they need lists of lists
 _LISTED = ", ".join(
     registry.dashed(name) + " (in a --file)" * (name in _IN_A_FILE) for name in registry.stated("problem")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ..papers.claims import Claim
     from ..papers.report import Part
 
+_NONE = 'No paper is installed; pip install "dimfree[papers]" brings five.'
+
 
 def reproduce(
     paper: Annotated[str | None, typer.Argument(help="Which publication, such as arnaboldi2023.")] = None,
@@ -63,17 +65,16 @@ def reproduce(
                 f"Name a publication: {', '.join(each.name for each in chosen)}. --list shows their figures; "
                 "--all --report out/ makes a page of all of them."
                 if chosen
-                else 'No paper is installed; pip install "dimfree[papers]" brings five.'
+                else _NONE
             )
+        if figure is not None:
+            chosen[0].check_figure(figure)
+        if report is not None:
+            _report(report, chosen, figure, size, as_json)
+        elif figure is None:
+            _print_result(chosen[0].statements(), as_json, paper=paper, figure=None)
         else:
-            if figure is not None:
-                chosen[0].check_figure(figure)
-            if report is not None:
-                _report(report, chosen, figure, size, as_json)
-            elif figure is None:
-                _print_result(chosen[0].statements(), as_json, paper=paper, figure=None)
-            else:
-                _draw(chosen[0], figure, size, output, as_json)
+            _draw(chosen[0], figure, size, output, as_json)
 
 
 def _all_papers() -> "list[Paper]":
@@ -101,7 +102,7 @@ def list_papers(paper: str | None, as_json: bool) -> None:
     for row in rows:
         typer.echo(f"{row['paper']} {row['figure']:<6} {row['title']}")
     if not rows:
-        typer.echo('No paper is installed; pip install "dimfree[papers]" brings five.', err=True)
+        typer.echo(_NONE, err=True)
 
 
 def _draw(paper: "Paper", figure: str, size: Literal["quick", "full"], output: Path, as_json: bool) -> None:

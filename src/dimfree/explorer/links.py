@@ -4,7 +4,7 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
-from .settings import PROBLEMS, SEEDS, Choice, Settings
+from .settings import SEEDS, Choice, Settings
 
 _LISTED = 8  # choices that a refusal names
 
@@ -63,8 +63,3 @@ def _listed(steps: list[str]) -> str:
         return ", ".join(steps)
     half = _LISTED // 2
     return ", ".join([*steps[:half], "...", *steps[-half:]])
-
-
-def problem_of(query: Mapping[str, Any], usual: str) -> tuple[str, str]:
-    """The problem that a query names, and what is said where there is none of that name."""
-    return chosen(query, "problem", PROBLEMS, usual)

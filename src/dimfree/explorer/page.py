@@ -71,7 +71,7 @@ def page(problem: str, axes: dict[str, list], *, say: Callable[[str], Any]) -> s
     content = {
         "title": choice.title,
         "words": choice.words,
-        "log": choice.log,
+        "log": choice.default.log,
         "sphere": choice.default.sphere,
         "version": importlib.metadata.version("dimfree"),
         "axes": axes,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import xarray
 
 _MARK, _THEORY, _RUNS = "#444444", "#0072B2", "#D55E00"
-_SCHEDULES = {"as chosen": ("#777777", "-"), "best constant": ("#0072B2", "--"), "best schedule": ("#D55E00", "-")}
+_SCHEDULES = {"as chosen": ("#777777", "-"), "best constant": (_THEORY, "--"), "best schedule": (_RUNS, "-")}
 _OVERLAP = 1.5  # beyond what a student that learns has
 _SCREEN = 200  # pixels to the inch of a file: sharp on a phone, and when zoomed
 _SHOWN = 135  # of them on a wide page
@@ -286,7 +286,7 @@ def draw_study(data: "xarray.Dataset", quantity: str | None = None, level: float
 def as_bytes(figure: Any, kind: str = "png") -> bytes:
     """A figure as a file to take home, with all that is in it."""
     file = io.BytesIO()
-    figure.savefig(file, format=kind, dpi=200, bbox_inches="tight", pad_inches=0.1)
+    figure.savefig(file, format=kind, dpi=_SCREEN, bbox_inches="tight", pad_inches=0.1)
     return file.getvalue()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from .. import registry
 from ..algorithms import PiecewiseLinear
 from ..algorithms.online import OnlineAlgorithm
-from ..errors import InvalidInput, nonnegative_number, positive_integer
+from ..errors import InvalidInput, nonnegative_number, positive_integer, positive_number
 from ..problems import Mixture, TwoLayer
 from ..problems.base import check_classes
 
@@ -107,7 +107,6 @@ class Choice:
     noises: tuple[float, ...]
     alphas: tuple[float, ...]
     default: "Settings"
-    log: bool = False
     exponents: tuple[float, ...] = ()
     widths: tuple[int, ...] = WIDTHS
 
@@ -210,8 +209,7 @@ class Settings:
         if self.exponent and not self.choice.exponents:
             raise InvalidInput(f"exponent = {self.exponent} was given; the inputs of {self.problem} have no power law.")
         for name, value in (("learning_rate", self.learning_rate), ("alpha", self.alpha)):
-            if not (np.isfinite(value) and value > 0):
-                raise InvalidInput(f"{name} = {value} was given; it must be positive.")
+            positive_number(value, name)
         if self.alpha * self.d < 400:
             raise InvalidInput(
                 f"alpha = {self.alpha:g} in d = {self.d} are {self.alpha * self.d:.0f} samples; 201 times are drawn, "
@@ -318,7 +316,6 @@ PROBLEMS = {
         alphas=_steps(10.0, 300.0, 10.0),
         exponents=_EXPONENTS,
         default=Settings(problem="committee", learning_rate=5.0, sphere=False, alpha=100.0, d=200, log=True),
-        log=True,
     ),
     "one-direction": Choice(
         title="One direction, erf",
@@ -333,7 +330,6 @@ PROBLEMS = {
         default=Settings(
             problem="one-direction", width=1, learning_rate=1.0, sphere=False, alpha=40.0, d=500, noise=0.01, log=True
         ),
-        log=True,
     ),
     "power-law": Choice(
         title="Inputs with a power law",
@@ -348,7 +344,6 @@ PROBLEMS = {
         default=Settings(
             problem="power-law", width=1, learning_rate=4.0, sphere=False, alpha=50.0, d=200, log=True, exponent=1.0
         ),
-        log=True,
         exponents=_steps(0.1, 2.0, 0.1),
     ),
     "two-clusters": Choice(

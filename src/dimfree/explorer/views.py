@@ -120,7 +120,7 @@ def titles() -> dict[str, str]:
 def opened(query: Mapping[str, Any]) -> tuple[str, str, list[str]]:
     """The title of the problem, and the view, that a link opens; and what is said of names that there are not."""
     usual = os.environ.get(PROBLEM_VARIABLE) or "phase-retrieval"
-    problem, no_problem = links.problem_of(query, usual)
+    problem, no_problem = links.chosen(query, "problem", PROBLEMS, usual)
     view, no_view = links.chosen(query, "view", VIEWS, "curves")
     return PROBLEMS[problem].title, VIEWS[view], [words for words in (no_problem, no_view) if words]
 
@@ -144,7 +144,7 @@ _TITLES = {"optimiser": OPTIMISERS, "schedule": SCHEDULES}
 def controls(mo: Any, problem: str, query: Mapping[str, Any]) -> tuple[Any, list[str]]:
     """The controls of a problem, as a link sets them if it is of this problem; and what is said of wrong settings."""
     choice = PROBLEMS[problem]
-    is_of_it = links.problem_of(query, problem)[0] == problem
+    is_of_it = links.chosen(query, "problem", PROBLEMS, problem)[0] == problem
     given, refused = links.settings_of(query, choice) if is_of_it else ({}, [])
     start = dataclasses.replace(choice.default, **given)
 

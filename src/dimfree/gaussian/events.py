@@ -28,7 +28,7 @@ class _Search(NamedTuple):
 
 
 _SEARCHES = {1: _Search(1, 0.0, 256, 8), 2: _Search(256, 8.5, 64, 4), 3: _Search(32, 6.0, 64, 4)}
-MOST_FIELDS = max(_SEARCHES)
+MOST_IN_EVENT = max(_SEARCHES)
 _BLOCK = 256  # lines at once
 
 

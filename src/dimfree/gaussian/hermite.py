@@ -18,6 +18,7 @@ from .rules import GaussHermite
 
 _REACH = 14.0  # the density is 1e-43 there, so that nothing is cut off of a function that grows as a polynomial
 _HIGHEST = 64  # order in one variable: beyond, rounding exceeds the tolerance, and bisection would not end
+_HIGHEST_OF_SEVERAL = {2: 48, 3: 24, 4: 12, 5: 8, 6: 8}  # by the number of directions
 _SMOOTH_NODES = {2: 96, 3: 48, 4: 24, 5: 16, 6: 10}  # along each direction, by the number of directions
 _CELL_NODES = {2: 10, 3: 6}  # with kinks: nodes in each cell, along each direction
 _CELLS = {2: (40, 30), 3: (20, 14)}  # with kinks: cells along each direction, and of the rule that tells the error
@@ -49,7 +50,8 @@ def hermite_coefficients(function: str | Callable, order: int = 8, *, variables:
     **Arguments:**
 
     - `function`: a name such as `"relu"`, or a JAX function of a number; of an array `(k,)` where `variables` is k > 1.
-    - `order`: the highest order of each polynomial; at most 64 in one variable.
+    - `order`: the highest order of each polynomial; at most 64 in one variable, 48, 24 and 12 in two, three and
+      four, 8 in more.
     - `variables`: the number of variables, k; at most 6, and at most 3 for a function with kinks.
 
     **Returns:** an array of shape `(order + 1,) * k`.
@@ -76,6 +78,8 @@ def expand(function: str | Callable, order: int, variables: int) -> HermiteExpan
     if variables > most:
         kinds = "a function without kinks" if smooth else "a function with kinks"
         raise InvalidInput(f"variables = {variables} was given; Hermite coefficients of {kinds} need at most {most}.")
+    # A polynomial of the order of the nodes is zero on all of them.
+    positive_integer(order, "order", minimum=0, maximum=_HIGHEST_OF_SEVERAL[variables])
     return _of_several(function, order, variables, smooth)
 
 

@@ -53,7 +53,7 @@ def solve_adaptively(
     )
     (saved_at, end_at), (saved, end) = cast(Any, solution.ts), cast(Any, solution.ys)
     by_event = solution.result == diffrax.RESULTS.event_occurred
-    finite = jnp.all(jnp.isfinite(jax.tree.leaves(end)[0]))
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(end)]))
     diverged = (
         ~finite
         | (by_event & jnp.asarray(cast(Any, solution.event_mask)[0]))

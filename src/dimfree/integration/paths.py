@@ -21,7 +21,7 @@ def paths_at_once(size: int, steps: int) -> int:
 
 @eqx.filter_jit
 def solve_paths(limit: Any, starts: State, alphas, keys, steps: int, stop) -> dict[str, Any]:
-    """Euler-Maruyama with even steps; saved by rounding to the nearest step.
+    """Euler-Maruyama with even steps, saved at those nearest to the times asked for, which it returns.
 
     Of a limit this uses `coordinates`, `drift` and `covariance`.
     """
@@ -69,7 +69,10 @@ def solve_paths(limit: Any, starts: State, alphas, keys, steps: int, stop) -> di
     which = jnp.minimum(jnp.arange(batches * lanes), runs - 1).reshape(batches, lanes)
     found = jax.lax.map(lambda these: together(jax.tree.map(lambda leaf: leaf[these], (starts, keys))), which)
     states, stopped_at, outcome = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:runs], found)
-    return {"state": states, "outcome": outcome, "stopped_at": stopped_at}
+    # Times that were asked for keep their last digit.
+    nearest = jnp.round(alphas / dt) * dt
+    alphas = jnp.where(jnp.abs(nearest - alphas) < 1e-6 * dt, alphas, nearest)
+    return {"alpha": alphas, "state": states, "outcome": outcome, "stopped_at": stopped_at}
 
 
 def _step(limit: Any, alpha, dt, path):

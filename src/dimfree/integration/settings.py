@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array, PRNGKeyArray
 
-from ..errors import InvalidInput, check_key, nonnegative_number, positive_integer
+from ..errors import InvalidInput, check_key, nonnegative_number, positive_integer, shown
 
 DIVERGED_ABOVE = 1e8  # overlaps are of order one: beyond this a run has no way back
 
@@ -29,6 +29,12 @@ class Settings:
         positive_integer(self.max_steps, "max_steps")
         if self.runs is not None:
             positive_integer(self.runs, "runs")
+
+    def check_uses(self, limit: str, refuses: dict[str, str]) -> None:
+        """An error for what was given that a limit has no use for."""
+        for name, instead in refuses.items():
+            if (given := getattr(self, name)) is not None:
+                raise InvalidInput(f"{name} = {shown(given)} was given; this limit ({limit}) takes none: {instead}.")
 
     def tolerances(self, *, rough: bool) -> tuple[Any, Any]:
         """Relative and absolute: those given, or 1e-8 and 1e-10; 1e-5 and 1e-7 where the equation is rough."""

@@ -23,8 +23,9 @@ def solve_sliding(limit: Any, start: State, alphas, steps: int, stop) -> dict[st
     itself. A step that only crosses is left as it is, with an error of first order in the step.
     """
     inverse_P = jnp.linalg.inv(start.P)
-    intervals = jnp.diff(alphas, prepend=0.0)
-    substeps = max(1, -(-steps // max(1, alphas.shape[0] - 1)))
+    # Even steps, and further ones so that each time to save at is the end of one.
+    times = jnp.sort(jnp.concatenate([jnp.linspace(0.0, alphas[-1], steps + 1), alphas]))
+    slots = jnp.searchsorted(alphas, times[1:])  # the next time to save at: what is written last is the State there
 
     def advance(before: State, alpha, step) -> State:
         drift = limit.drift(alpha, before)
@@ -33,30 +34,26 @@ def solve_sliding(limit: Any, start: State, alphas, steps: int, stop) -> dict[st
         after = _moved(_moved(before, step / 2, drift), step / 2, there)
         return _project(limit, inverse_P, before, guess, there, after)
 
-    def substep(carry, inputs):
-        state, outcome, stopped_at = carry
-        alpha, step = inputs
+    def one_step(carry, inputs):
+        state, outcome, stopped_at, saved = carry
+        alpha, step, slot = inputs
         new = advance(state, alpha, step)
         running = outcome == Outcome.COMPLETED
-        diverged = ~jnp.all(jnp.abs(new.Q) < DIVERGED_ABOVE)
+        diverged = ~jnp.all(jnp.abs(limit.coordinates.pack(new)) < DIVERGED_ABOVE)
         reached = jnp.asarray(False if stop is None else stop(new) >= 0)
         ended = jnp.where(diverged, Outcome.DIVERGED, jnp.where(reached, Outcome.STOPPED, Outcome.COMPLETED))
         outcome = jnp.where(running, ended, outcome)
         stopped_at = jnp.where(running & (diverged | reached), alpha + step, stopped_at)
         state = jax.tree.map(lambda a, b: jnp.where(running & ~diverged, a, b), new, state)
-        return (state, outcome, stopped_at), None
-
-    def interval(carry, inputs):
-        end, length = inputs
-        step = length / substeps
-        begins = end - length + step * jnp.arange(substeps)
-        carry, _ = jax.lax.scan(substep, carry, (begins, jnp.full(substeps, step)))
-        return carry, carry[0]
+        saved = jax.tree.map(lambda all_times, now: all_times.at[slot].set(now), saved, state)
+        return (state, outcome, stopped_at, saved), None
 
     at_start = jnp.asarray(False if stop is None else stop(start) >= 0)
     outcome = jnp.where(at_start, Outcome.STOPPED, Outcome.COMPLETED)
-    carry = (start, outcome, jnp.where(at_start, 0.0, jnp.nan))
-    (_, outcome, stopped_at), saved = jax.lax.scan(interval, carry, (alphas, intervals))
+    saved = jax.tree.map(lambda value: jnp.broadcast_to(value, (alphas.shape[0], *value.shape)), start)
+    carry = (start, outcome, jnp.where(at_start, 0.0, jnp.nan), saved)
+    carry, _ = jax.lax.scan(one_step, carry, (times[:-1], jnp.diff(times), slots))
+    _, outcome, stopped_at, saved = carry
     return {"state": saved, "outcome": outcome, "stopped_at": stopped_at}
 
 

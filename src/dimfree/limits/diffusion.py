@@ -206,6 +206,11 @@ class DiffusionLimit(_Fluctuating):
         """The drift of the State, that of the ODE."""
         return self.mean.drift(alpha, state)
 
+    @property
+    def refuses(self) -> dict[str, str]:
+        instead = "its steps are even, so give their number, steps=..."
+        return {"relative_tolerance": instead, "absolute_tolerance": instead}
+
     def prepare(self, start: State, settings: Settings) -> State:
         runs, _ = settings.random
         begin = check_starts(self.problem, start, runs, trained=self.algorithm.readout_rate is not None)

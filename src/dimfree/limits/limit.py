@@ -88,6 +88,11 @@ class Limit(eqx.Module, Generic[Solution]):
 
     # Before.
 
+    @property
+    def refuses(self) -> dict[str, str]:
+        """What `solve` may be given that this limit has no use for, with what to do instead."""
+        return {"runs": "it is not random; dimfree.sde has paths, and dimfree.simulate runs"}
+
     def prepare(self, start: Any, settings: Settings) -> Any:
         """The start as this limit sees it, or an error."""
         assert isinstance(self.algorithm, OnlineAlgorithm)

@@ -1,6 +1,7 @@
 r"""The fluctuations of order $d^{-1/2}$ as a limit of their own: linear diffusions at a fixed point, and at M = 0."""
 
 import dataclasses
+import math
 
 import equinox as eqx
 import numpy as np
@@ -99,11 +100,16 @@ class RescaledLimit:
         **Returns:** the covariance of the coordinates named in `labels`.
         """
         n = len(self.labels)
-        # Van Loan: the integral of the noise is a block of one matrix exponential.
+        doublings = max(0, math.ceil(math.log2(max(alpha * np.linalg.norm(self.drift, 1), 1.0))))
+        # Van Loan: the integral of the noise is a block of one matrix exponential. Another of its blocks grows where
+        # the drift decays, so it is taken of a short time, which is then doubled.
         blocks = np.block([[-self.drift, self.diffusion], [np.zeros((n, n)), self.drift.T]])
-        exponential = scipy.linalg.expm(alpha * blocks)
+        exponential = scipy.linalg.expm(alpha / 2**doublings * blocks)
         moved = exponential[n:, n:].T
         gained = moved @ exponential[:n, n:]
+        for _ in range(doublings):
+            gained = gained + moved @ gained @ moved.T
+            moved = moved @ moved
         return gained if start is None else moved @ start @ moved.T + gained
 
     def of(self, *labels: str) -> "RescaledLimit":

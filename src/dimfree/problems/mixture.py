@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from ..errors import InvalidInput, check_finite, is_concrete, neurons, real_array, require
 from ..functions import Function, as_function
 from ..gaussian.activations import Activation, as_activation
-from ..gaussian.events import MOST_FIELDS, Event, probability
+from ..gaussian.events import MOST_IN_EVENT, Event, probability
 from ..gaussian.probing import probe
 from ..gaussian.rules import Averaging
 from ..gaussian.two_relus import ReluAverages, relu_averages, relu_exceeds
@@ -226,7 +226,7 @@ class Mixture(FieldProblem):
         The error is below 1e-9 for one neuron and for two ReLU neurons with a single output, 1e-6 for two or three
         neurons with a smooth increasing activation and a single output, and up to 1e-3 else: see `mean_error`.
         """
-        if averaging.rule is not None or self.width > MOST_FIELDS:
+        if averaging.rule is not None or self.width > MOST_IN_EVENT:
             return None
         readout = self.readout_of(state)
         assert readout is not None

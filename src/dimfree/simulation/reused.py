@@ -78,9 +78,16 @@ def simulate_reused(
         draw(job, spread(keys, devices), samples, stored, precision, devices)
         for keys in in_parts(_folded(data_key, datasets), parts)
     ]
+    begins = None
     if isinstance(start, str):
-        found = joined([spectral_weights(job, part, devices) for part in data])
-        weights = jnp.repeat(found, runs // datasets, axis=0)
+        directions, found = joined([spectral_weights(job, part, devices) for part in data])
+        weights = jnp.repeat(directions, runs // datasets, axis=0)
+        begins = start
+        if missed := int(np.sum(~np.asarray(found))):
+            begins += (
+                f", not converged in {missed} of {datasets} datasets, whose two leading eigenvalues are too close: "
+                "there the start is a mixture of eigenvectors"
+            )
     begun = begin(job, weights.astype(precision), keys[:, 1:], states.readout, datasets, rows)
     saved, training_loss, ended = run_all(
         job,
@@ -105,7 +112,7 @@ def simulate_reused(
             d=d,
             problem=problem,
             algorithm=algorithm,
-            start="spectral" if isinstance(start, str) else None,
+            start=begins,
             key=key,
         ),
     )
@@ -146,10 +153,7 @@ def _states(problem: FieldProblem, algorithm: ReusedData, start, runs: int, d: i
     P = np.asarray(states.P)
     if np.abs(P - P[0]).max() > 1e-12:
         raise InvalidInput("The starts have different P; the teachers of all runs must be the same.")
-    if states.width + states.teacher_width > d:
-        for run in range(runs if start.batch_shape else 1):
-            state = State(states.Q[run], states.M[run], states.P[run])
-            vectors.embed(state, StandardInputs(), d)  # says in words when it cannot be done
+    vectors.check_rank(states, StandardInputs(), d)
     return states
 
 

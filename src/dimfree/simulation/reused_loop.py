@@ -173,13 +173,15 @@ def _observe(job: Job, data: FrozenData, runs: Runs, devices) -> tuple[State, Ar
 
 
 @eqx.filter_jit
-def spectral_weights(job: Job, data: FrozenData, devices) -> Float[Array, "datasets 1 d"]:
-    """The spectral start on every dataset, with the sign of the first teacher."""
+def spectral_weights(
+    job: Job, data: FrozenData, devices
+) -> tuple[Float[Array, "datasets 1 d"], Bool[Array, " datasets"]]:
+    """The spectral start on every dataset, with the sign of the first teacher; and whether it was found."""
 
     def on_device(data, arrays):
         job = eqx.combine(arrays, rest)
-        found = _by_group(lambda data: leading_direction(job.problem, data), data)
-        return jnp.where(found @ job.teacher_weights[0] < 0, -1, 1)[:, None, None] * found[:, None]
+        directions, found = _by_group(lambda data: leading_direction(job.problem, data), data)
+        return jnp.where(directions @ job.teacher_weights[0] < 0, -1, 1)[:, None, None] * directions[:, None], found
 
     arrays, rest = eqx.partition(job, eqx.is_array)
     return on_each(on_device, devices, runs=1, shared=1)(data, arrays)

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ..errors import InvalidInput
 from ..problems.field_problem import FieldProblem
@@ -14,8 +14,12 @@ _CONVERGED = 1e-5  # change of the direction in one iteration (an angle) at whic
 _NO_BLOCK = 2**31 - 1  # a number that no block of inputs has
 
 
-def leading_direction(problem: FieldProblem, data: FrozenData) -> Float[Array, "datasets d"]:
+def leading_direction(
+    problem: FieldProblem, data: FrozenData
+) -> tuple[Float[Array, "datasets d"], Bool[Array, " datasets"]]:
     r"""The leading eigenvector of $\sum_\mu T(y_\mu) x_\mu x_\mu^\top$ of each dataset, of norm $\sqrt d$.
+
+    And whether it was found: where the next eigenvalue is too close, the power method does not tell the two apart.
 
     Here $y_\mu = -\partial^2 \text{loss}_\mu / \partial \lambda^2$ at $\lambda = 0$, so that with $T(y) = y$ it is
     the direction in which the training loss falls most from zero weights; for phase retrieval $y$ is the label, up to
@@ -47,7 +51,8 @@ def leading_direction(problem: FieldProblem, data: FrozenData) -> Float[Array, "
     first = jax.vmap(random)(data.keys)
     first = first / jnp.linalg.norm(first, axis=-1, keepdims=True)
     loop = (jnp.zeros((), int), first, jnp.ones_like(first[..., :1]))
-    return data.d**0.5 * jax.lax.while_loop(unfinished, improve, loop)[1][:, 0]
+    _, vectors, change = jax.lax.while_loop(unfinished, improve, loop)
+    return data.d**0.5 * vectors[:, 0], change[:, 0, 0] <= _CONVERGED
 
 
 def _scores(problem: FieldProblem, data: FrozenData) -> Float[Array, "blocks datasets rows"]:

@@ -71,6 +71,8 @@ def random_state(
       shape `(blocks, k, k)`, those in each block of the inputs' spectrum.
     - `readout_scale`: standard deviation of a random Gaussian readout; the problem's own readout if left out.
     - `wide`: whether to give a [`WideState`], which does not hold the p^2 overlaps among students; for [`mean_field`].
+
+    **Returns:** a [`State`], or a [`WideState`].
     """
     if wide:
         check_problem(problem)

@@ -38,18 +38,18 @@ def check_rank(states: State, inputs: Inputs, d: int) -> None:
         )
 
 
-def embed(state: State, inputs: Inputs, d: int, spread: PRNGKeyArray | None = None) -> dict[str, Float[Array, "_ d"]]:
+def embed(state: State, inputs: Inputs, d: int, key: PRNGKeyArray | None = None) -> dict[str, Float[Array, "_ d"]]:
     """Vectors in dimension d that have the overlaps of the State, by family.
 
     **Arguments:**
 
-    - `spread`: a random key, for vectors in random directions within each block; in the first coordinates of each if
+    - `key`: a random key, for vectors in random directions within each block; in the first coordinates of each if
       left out.
     """
     check_rank(state, inputs, d)
     families = state.families
-    if spread is not None:
-        return _by_family(_in_random_directions(state.grams(*families), inputs, d, spread), state)
+    if key is not None:
+        return _by_family(_in_random_directions(state.grams(*families), inputs, d, key), state)
     # Columns in use first, and of these no more than there are dimensions: a pivot beyond is rounding.
     if inputs.blocks == 1:
         columns = _columns(state.gram(*families))[:, :d]

@@ -60,6 +60,7 @@ def solve(
     if not isinstance(limit, Limit):
         raise InvalidInput(f"limit = {shown(limit)} was given; make one with dimfree.ode(problem, algorithm), sde, ...")
     settings = Settings(stop, relative_tolerance, absolute_tolerance, max_steps, runs, steps, key, progress)
+    settings.check_uses(limit.name, limit.refuses)
     times = limit.times(alpha, settings)
     begin = limit.prepare(start, settings)
     found = limit.integrate(begin, times, settings)

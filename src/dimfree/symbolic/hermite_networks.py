@@ -17,7 +17,7 @@ from .moments import Committee, SymbolicMoments
 from .notation import Alphabet
 
 Factors = tuple[int, int, int]  # powers of g', of g and of the field itself, all at one field
-_VANISHES = 1e-11
+_VANISHES = 1e-11  # in units of the size of the polynomial, the root of n!
 
 
 class HermiteNetwork(Committee):
@@ -67,7 +67,7 @@ class HermiteNetwork(Committee):
     def _symbol(self, slopes: int, values: int, n: int) -> Any:
         x, weight, g, slope = self._samples
         number = float(np.sum(weight * slope**slopes * g**values * scipy.special.eval_hermitenorm(n, x)))
-        if abs(number) < _VANISHES:
+        if abs(number) < _VANISHES * math.sqrt(math.factorial(n)):
             return sympy.Integer(0)
         above = "" if (slopes, values) == (0, 1) else f"^{{({slopes},{values})}}"
         symbol = sympy.Symbol(f"c_{{{n}}}{above}", real=True)

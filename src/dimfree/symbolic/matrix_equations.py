@@ -9,7 +9,7 @@ from ..state import STUDENTS, TEACHERS
 from .coordinate_equations import arguments, conditions, described
 from .matrix_polynomials import MatrixPolynomial, MatrixPrinter, transposed
 from .notation import Alphabet
-from .quadratic_networks import MatrixSystem, QuadraticNetwork
+from .quadratic_networks import QuadraticNetwork
 from .result import Lines, SymbolicLimit
 from .writing import function, module
 
@@ -111,7 +111,7 @@ def in_matrices(
             alphabet.teacher_readout(r)
 
     def source() -> str:
-        return _source(alphabet, write, system, total, readout, risk)
+        return _source(alphabet, write, total, readout, risk)
 
     return alphabet.result(
         limit,
@@ -139,7 +139,7 @@ def preamble(alphabet: Alphabet) -> list[str]:
     return lines
 
 
-def _source(alphabet, write, system: MatrixSystem, total, readout, risk) -> str:
+def _source(alphabet, write, total, readout, risk) -> str:
     Q, M = alphabet.code_name("Q"), alphabet.code_name("M")
     start = preamble(alphabet)
     lines = [*start, f"d_{Q} = {write.code(total['Q'])}", f"d_{M} = {write.code(total['M'])}"]

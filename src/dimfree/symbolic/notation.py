@@ -17,8 +17,6 @@ from ..state import STUDENTS, TEACHERS, Pair
 from .moves import SymbolicMove, traced
 from .result import SymbolicLimit
 
-Symbol = sympy.Symbol
-
 
 @dataclasses.dataclass(frozen=True)
 class Notation:
@@ -165,7 +163,7 @@ class Alphabet:
             self.p, self.k = self._named("p"), self._named("k")
         else:
             self.p, self.k = sympy.Integer(problem.width), sympy.Integer(problem.teacher_width)
-        self.clock = Symbol(self.notation.clock)
+        self.clock = sympy.Symbol(self.notation.clock)
         # What one unit of the source's clock is in alpha.
         self.alpha_per_clock = {
             "alpha": sympy.Integer(1),
@@ -246,7 +244,7 @@ class Alphabet:
 
     def _named(self, field: str) -> Any:
         latex, code = self._split(field)
-        symbol = Symbol(latex, positive=True)
+        symbol = sympy.Symbol(latex, positive=True)
         self.code[symbol] = code
         return symbol
 
@@ -258,7 +256,7 @@ class Alphabet:
         if written:
             base, _, power = latex.partition("^")
             latex = f"{base}_{{{comma.join(written)}}}" + (f"^{power}" if power else "")
-        symbol = Symbol(latex, real=True)
+        symbol = sympy.Symbol(latex, real=True)
         self.code[symbol] = f"{code}[{', '.join(str(i) for i in indices)}]"
         return symbol
 

@@ -22,6 +22,7 @@ from .solution import DMFTSolution, ended, extrapolated, standard_errors, togeth
 from .time_grid import given_times
 
 _LEAST_BESIDE = 1e-10  # of the squared norm that must not be along the teacher
+_UNSTABLE = ", and they are too long to be stable: give dimfree.dmft more memory"
 _FEWEST = 4  # populations, so that there is a spread
 
 
@@ -55,11 +56,20 @@ class DMFTLimit(Limit[DMFTSolution]):
         among = Entries((STUDENTS, STUDENTS), 1, 1, self.algorithm.sphere)
         return Coordinates((among, Entries((STUDENTS, TEACHERS), 1, 1, False)), 1, 0)
 
+    @property
+    def refuses(self) -> dict[str, str]:
+        error = "its error is set by dimfree.dmft(..., target_error=...)"
+        return {
+            "stop": "it is solved to its end, so look at the result instead",
+            "runs": "it has populations, as many as its error needs (dimfree.dmft(..., most_populations=...))",
+            "relative_tolerance": error,
+            "absolute_tolerance": error,
+        }
+
     def prepare(self, start: State, settings: Settings) -> State:
         if settings.key is None:
             raise InvalidInput("The populations of a DMFT are random: give solve a key, key=jax.random.key(0).")
         check_key(settings.key)
-        _check_settings(settings)
         if not is_concrete((self, start, settings.key)):
             raise InvalidInput("The limit, the start or the key is traced; dmft is solved outside jit, vmap and grad.")
         start = check_start(self.problem, start, trained=False)
@@ -78,8 +88,7 @@ class DMFTLimit(Limit[DMFTSolution]):
         """The times of the grid; the end alone where the steps of a flow are yet to be chosen."""
         if not is_concrete(given):
             raise InvalidInput("time is traced; dmft is solved outside jit, vmap and grad.")
-        times = given_times(self.algorithm, given, self.flow)
-        return np.asarray(times[-1]) if self.flow and np.ndim(given) == 0 else times
+        return given_times(self.algorithm, given, self.flow)
 
     def integrate(self, start: State, times: Any, settings: Settings) -> Found:
         assert settings.key is not None
@@ -93,8 +102,9 @@ class DMFTLimit(Limit[DMFTSolution]):
             self.memory,
             self.store,
         )
+        stable = True
         if not times.ndim:
-            times = populations.grid(float(times), self.target_error, settings.progress)
+            times, stable = populations.grid(float(times), self.target_error, settings.progress)
         cost = populations.cost(len(times) - 1)
         if settings.progress:
             print(cost, flush=True)
@@ -109,7 +119,7 @@ class DMFTLimit(Limit[DMFTSolution]):
             arrays,
             {
                 "populations": f"{len(found)}{left_out}, {cost}",
-                "steps": f"their errors add up to {missed:.2g}, before extrapolation"
+                "steps": (f"their errors add up to {missed:.2g}, before extrapolation" + _UNSTABLE * (not stable))
                 if self.flow
                 else "those of the algorithm",
                 "key": settings.key,
@@ -234,16 +244,3 @@ def dmft(
     memory = positive_integer(memory, "memory")
     store = None if store is None else Path(store)
     return DMFTLimit(problem, algorithm, bool(flow), float(target_error), paths, most, store, memory)
-
-
-def _check_settings(settings: Settings) -> None:
-    """An error for what `solve` was given that a DMFT has no use for."""
-    remedies = {
-        "stop": "it is solved to its end, so look at the result instead",
-        "runs": "it has populations, as many as its error needs (dimfree.dmft(..., most_populations=...))",
-        "relative_tolerance": "its error is set by dimfree.dmft(..., target_error=...)",
-        "absolute_tolerance": "its error is set by dimfree.dmft(..., target_error=...)",
-    }
-    for name, remedy in remedies.items():
-        if getattr(settings, name) is not None:
-            raise InvalidInput(f"{name} = {shown(getattr(settings, name))} was given; dmft takes none: {remedy}.")

@@ -64,8 +64,8 @@ class Populations:
             self.made[name] = _population(self._process(times), self.start, paths, key, file)
         return self.made[name]
 
-    def grid(self, end: float, target_error: float, progress: bool) -> Float[np.ndarray, " times"]:
-        """Times to this end, with steps that are short enough for the first population.
+    def grid(self, end: float, target_error: float, progress: bool) -> tuple[Float[np.ndarray, " times"], bool]:
+        """Times to this end, with steps that are short enough for the first population; and whether they are stable.
 
         Half as long a step has an eighth of the error, and there are twice as many. Where the sum does not fall so,
         steps do not yet resolve what happens in them, and extrapolation would not help.
@@ -83,7 +83,7 @@ class Populations:
             extrapolates = errors_of_steps(times, coarse).sum() > _RESOLVED * errors.sum()
             allowed = target_error * (_STEP_ERRORS if extrapolates else 2)
             if (stable and errors.sum() <= allowed) or len(fine) > most:
-                return fine
+                return fine, bool(stable)
             if np.isfinite(errors).all():
                 longest = longest_steps(self.algorithm, curves["rate"])
                 times = refined(fine, errors, longest, allowed, (1.5 * (len(times) - 1), most / 2))

@@ -14,12 +14,14 @@ _STABLE = 3.0  # and in units of the time over which weights relax: as far as co
 _FEWEST = 0.02  # of the largest error of a step: what is assumed of one that has less, so that steps stay comparable
 
 
-def given_times(algorithm: ReusedData, time, flow: bool) -> Float[np.ndarray, " times"]:
-    """The times that were given or, of an algorithm that is no flow, those of its steps up to the end."""
+def given_times(algorithm: ReusedData, time, flow: bool) -> Float[np.ndarray, "*times"]:
+    """The times that were given, or the end; of an algorithm that is no flow, those of its steps up to the end."""
     wanted = "an end, or increasing times, in real numbers of learning_rate x steps"
     times, rate = np.asarray(real_array(time, "time", wanted)), float(algorithm.learning_rate)
     if not np.isfinite(times).all() or (times.ndim == 0 and times <= 0):
         raise InvalidInput(f"time = {shown(time)} was given; the end must be positive.")
+    if times.ndim == 0 and flow:
+        return times
     if times.ndim == 0:
         if not float(times) / rate <= _MOST_STEPS:
             raise InvalidInput(
