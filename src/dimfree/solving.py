@@ -10,12 +10,12 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, is_concrete, shown
-from ..integration import DIVERGED_ABOVE, Settings
-from ..limits import Limit
-from ..limits.limit import Solution
-from ..state import State, WideState
-from ..trajectory import first_of, provenance
+from .errors import InvalidInput, is_concrete, shown
+from .integration import DIVERGED_ABOVE, Settings
+from .limits import Limit
+from .limits.limit import Solution
+from .state import State, WideState
+from .trajectory import first_of, provenance
 
 
 def solve(

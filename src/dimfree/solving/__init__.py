@@ -1,5 +1,0 @@
-"""How a limit is integrated."""
-
-from .solve import solve
-
-__all__ = ["solve"]
