@@ -27,7 +27,9 @@ def of_small_arrays(entry):
     same = jnp.ones(2), jnp.tanh(WEIGHTS[:, None])
     in_memory = jax.lax.optimization_barrier((matrix @ matrix, jnp.sin(number), jnp.tanh(WEIGHTS)))
     used = in_memory[0] * in_memory[1], in_memory[2]
-    return products, batched, shaped, parts, reduced, running, chosen, others, looped, same, used, number**2
+    nothing = vector[:0].astype(int)
+    empty = nothing, jnp.sort(nothing) < 1, matrix[:0].sum(0), matrix[:0] * number
+    return products, batched, shaped, parts, reduced, running, chosen, others, looped, same, used, empty, number**2
 
 
 def entries(number: int):

@@ -67,10 +67,11 @@ def map_last_axis(function: Callable[[Any], Any], inputs: Any, always: Bool[Arra
     pays = number >= _MANY and sum(size(atom) for atom in outputs if atom and atom not in as_given) >= _SEVERAL
     if largest_array(program.jaxpr) <= _SINGLE:
         leaves = [_apart(leaf) for leaf in leaves]
-    found = _evaluated(program.jaxpr, program.consts, leaves, [True] * len(leaves), always if pays else None)
+    always = always if pays else None
+    found = _evaluated(program.jaxpr, program.consts, leaves, [True] * len(leaves), number, always)
     whole = [
-        as_given[atom] if atom in as_given else _together(leaf, number) if has else _along(leaf, number)
-        for atom, leaf, has in zip(outputs, *found, strict=True)
+        as_given[atom] if atom in as_given else _together(leaf, number, out.aval) if has else _along(leaf, number)
+        for out, atom, leaf, has in zip(program.jaxpr.outvars, outputs, *found, strict=True)
     ]
     return jax.tree.unflatten(jax.tree.structure(made), whole)
 
@@ -93,13 +94,13 @@ def _filled(entries: list, shape: Sequence[int]) -> np.ndarray:
     return found.reshape(shape)
 
 
-def _together(value: Any, number: int) -> Any:
+def _together(value: Any, number: int, aval: Any) -> Any:
     """The vectors of an array as one array."""
     if not _is_apart(value):
         return value
     entries = [_spread(entry, number) for entry in value.ravel()]
     shape = (*value.shape, number)
-    return jnp.stack(entries).reshape(shape) if entries else jnp.zeros(shape)
+    return jnp.stack(entries).reshape(shape) if entries else jnp.zeros(shape, aval.dtype)
 
 
 def _is_apart(value: Any) -> bool:
@@ -117,7 +118,7 @@ def _along(value: Any, number: int) -> Any:
 
 
 def _evaluated(
-    program: core.Jaxpr, consts: Sequence, inputs: Sequence, mapped: Sequence[bool], always: Array | None
+    program: core.Jaxpr, consts: Sequence, inputs: Sequence, mapped: Sequence[bool], number: int, always: Array | None
 ) -> tuple[list, list]:
     """The outputs of a program, and which have the axis; an input without it is the same for all."""
     values: dict[core.Var, tuple[Any, bool]] = {}
@@ -138,7 +139,7 @@ def _evaluated(
         given, have = zip(*map(read, step.invars), strict=True) if step.invars else ((), ())
         inner = _inlined(step)
         if inner is not None:
-            outputs, has = _evaluated(inner.jaxpr, inner.consts, given, have, always)
+            outputs, has = _evaluated(inner.jaxpr, inner.consts, given, have, number, always)
         elif step.primitive.name == "optimization_barrier":
             outputs, has = _in_memory(given, always), have
         elif not any(have):
@@ -146,7 +147,7 @@ def _evaluated(
             outputs = found if step.primitive.multiple_results else [found]
             has = [False] * len(outputs)
         else:
-            outputs = _mapped(step, given, have)
+            outputs = _mapped(step, given, have, number)
             has = [True] * len(outputs)
         values.update(zip(step.outvars, zip(outputs, has, strict=True), strict=True))
     outputs = [read(atom) for atom in program.outvars]
@@ -181,7 +182,7 @@ def _inlined(step: core.JaxprEqn) -> core.ClosedJaxpr | None:
     return found if isinstance(found, core.ClosedJaxpr) else core.ClosedJaxpr(found, ())
 
 
-def _mapped(step: core.JaxprEqn, given: Sequence, have: Sequence[bool]) -> list:
+def _mapped(step: core.JaxprEqn, given: Sequence, have: Sequence[bool], number: int) -> list:
     """The outputs of an operation of which some inputs have the axis."""
     name, params = step.primitive.name, step.params
     shapes = [getattr(atom.aval, "shape", ()) for atom in step.invars]
@@ -190,10 +191,9 @@ def _mapped(step: core.JaxprEqn, given: Sequence, have: Sequence[bool]) -> list:
         found = _of_single(step, given, have, out)
         if found is not None:
             return found
-        number = _number(given)
-        found = _mapped(step, [_together(value, number) for value in given], have)
+        whole = [_together(value, number, atom.aval) for value, atom in zip(given, step.invars, strict=True)]
+        found = _mapped(step, whole, have, number)
         return [_apart(value) for value in found]
-    number = next(value.shape[-1] for value, has in zip(given, have, strict=True) if has)
     if name in _ELEMENTWISE:
         return [step.primitive.bind(*_alike(given, have, shapes, out[0], number), **params)]
     if name in ("concatenate", "stack"):
@@ -208,12 +208,6 @@ def _mapped(step: core.JaxprEqn, given: Sequence, have: Sequence[bool]) -> list:
     axes = [-1 if has else None for has in have]
     found = jax.vmap(lambda *each: step.primitive.bind(*each, **params), in_axes=axes, out_axes=-1)(*given)
     return found if step.primitive.multiple_results else [found]
-
-
-def _number(given: Sequence) -> int:
-    """How many entries there are."""
-    vectors = (entry for value in given if _is_apart(value) for entry in value.ravel() if jnp.ndim(entry))
-    return next(vectors).shape[0]
 
 
 def _of_single(step: core.JaxprEqn, given: Sequence, have: Sequence[bool], out: list) -> list | None:
