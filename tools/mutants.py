@@ -137,14 +137,14 @@ MUTANTS = (
         "gaussian/means.py",
         "lambda term: 0.5 * jnp.sum(term * d_covariance, axis=(-2, -1))",
         "lambda term: jnp.sum(term * d_covariance, axis=(-2, -1))",
-        "tests/test_expectation.py",
+        "tests/test_means.py",
     ),
     Mutant(
         "the derivative of an average over a kink doubled",
         "gaussian/means.py",
         "score = 0.5 * (standardised @ d_covariance @ standardised - jnp.sum(inverse * d_covariance))",
         "score = standardised @ d_covariance @ standardised - jnp.sum(inverse * d_covariance)",
-        "tests/test_expectation.py",
+        "tests/test_means.py",
     ),
     Mutant(
         "I3 of erf: the tilt by the student's own slope",
@@ -187,7 +187,7 @@ MUTANTS = (
         "limits/diffusion.py",
         "increment_covariance(self.mean, alpha, state) / (self.algorithm.batch_size**2 * self.d)",
         "increment_covariance(self.mean, alpha, state) / self.d",
-        "tests/test_fluctuations.py",
+        "tests/equations/test_equations.py",
     ),
     Mutant(
         "the covariance grows on one side only",
