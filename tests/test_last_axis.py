@@ -28,7 +28,8 @@ def of_small_arrays(entry):
     in_memory = jax.lax.optimization_barrier((matrix @ matrix, jnp.sin(number), jnp.tanh(WEIGHTS)))
     used = in_memory[0] * in_memory[1], in_memory[2]
     nothing = vector[:0].astype(int)
-    empty = nothing, jnp.sort(nothing) < 1, matrix[:0].sum(0), matrix[:0] * number
+    empty = nothing, jnp.sort(nothing) < 1, matrix[:0].sum(0), matrix[:0].max(1), matrix[:0] * number, nothing.prod()
+    empty += matrix[:, :0] @ matrix[:0], vector[:0] @ matrix[:0], jnp.cumsum(matrix[:0], 0), jnp.cumsum(matrix[:, :0])
     return products, batched, shaped, parts, reduced, running, chosen, others, looped, same, used, empty, number**2
 
 

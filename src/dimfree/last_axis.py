@@ -213,6 +213,8 @@ def _mapped(step: core.JaxprEqn, given: Sequence, have: Sequence[bool], number: 
 def _of_single(step: core.JaxprEqn, given: Sequence, have: Sequence[bool], out: list) -> list | None:
     """The outputs of an operation on arrays of vectors; None for those that are not known in this form."""
     name, params, bind = step.primitive.name, step.params, step.primitive.bind
+    if 0 in (math.prod(shape) for shape in (*map(np.shape, given), *out)):
+        return None
     if name in _SHAPING:
         if not all(have) and name not in ("concatenate", "stack"):
             return None
@@ -229,8 +231,7 @@ def _of_single(step: core.JaxprEqn, given: Sequence, have: Sequence[bool], out: 
         (value,), axes = given, tuple(params["axes"])
         rest = [axis for axis in range(value.ndim) if axis not in axes]
         rows = value.transpose(*rest, *axes).reshape(math.prod(out[0]), -1)
-        if rows.shape[1]:
-            return [_filled([functools.reduce(_FOLDS[name], row) for row in rows], out[0])]
+        return [_filled([functools.reduce(_FOLDS[name], row) for row in rows], out[0])]
     if name == "cumsum" and not params["reverse"]:
         rows = np.moveaxis(given[0], params["axis"], -1)
         sums = [entry for row in rows.reshape(-1, rows.shape[-1]) for entry in itertools.accumulate(row)]
@@ -347,7 +348,7 @@ def _dot(given, have, params, out):
     for each in terms:
         size *= each
     first, second = (value.reshape(size, *value.shape[summed:]) for value in (first, second))
-    if size > _WRITTEN_OUT:
+    if not 0 < size <= _WRITTEN_OUT:
         return jnp.sum(first * second, axis=0).astype(params["preferred_element_type"] or first.dtype)
     return sum((first[term] * second[term] for term in range(1, size)), first[0] * second[0])
 
@@ -370,7 +371,7 @@ def _running(given, have, params, out):
     """A cumulated sum along a short axis."""
     (value,), axis = given, params["axis"]
     length = value.shape[axis]
-    if params["reverse"] or length > _WRITTEN_OUT:
+    if params["reverse"] or not 0 < length <= _WRITTEN_OUT:
         return lax.cumsum(value, axis=axis, reverse=params["reverse"])
     parts = [lax.slice_in_dim(value, 0, 1, axis=axis)]
     for at in range(1, length):
