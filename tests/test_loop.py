@@ -69,8 +69,10 @@ def by_hand(runs: int, stops: bool):
     return saved, outcome, ended
 
 
-@pytest.mark.parametrize("stops", [True, False])
-@pytest.mark.parametrize(("runs", "lanes", "block"), [(37, 5, 256), (37, 37, 64), (3, 1, 2048), (9, 4, 1)])
+@pytest.mark.parametrize(
+    ("runs", "lanes", "block", "stops"),
+    [(37, 5, 256, True), (37, 37, 64, True), (3, 1, 2048, True), (9, 4, 1, True), (37, 5, 256, False)],
+)
 def test_runs_end_where_they_do_if_each_step_is_looked_at(runs, lanes, block, stops):
     saved, outcome, ended = by_hand(runs, stops)
     found = simulated(runs, lanes, block, stops)

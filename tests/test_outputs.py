@@ -20,8 +20,6 @@ TEACHER = np.array([[0.7], [-0.4], [0.5]])
 ACTIVATIONS = {
     "erf": (lambda x: scipy.special.erf(x / 2**0.5), lambda x: np.sqrt(2 / np.pi) * np.exp(-(x**2) / 2)),
     "square": (np.square, lambda x: 2 * x),
-    "linear": (lambda x: x, np.ones_like),
-    "he3": (lambda x: x**3 - 3 * x, lambda x: 3 * x**2 - 3),
     "relu": (lambda x: np.maximum(x, 0), lambda x: (x > 0).astype(float)),
     "tanh": (np.tanh, lambda x: 1 / np.cosh(x) ** 2),
 }
@@ -51,9 +49,7 @@ def on_nodes(covariance: np.ndarray, nodes: int) -> tuple[np.ndarray, np.ndarray
     return grid @ np.linalg.cholesky(covariance).T, mass
 
 
-@pytest.mark.parametrize(
-    ("activation", "outputs"), [("erf", 2), ("erf", 3), ("square", 3), ("linear", 2), ("he3", 2), ("tanh", 2)]
-)
+@pytest.mark.parametrize(("activation", "outputs"), [("erf", 3), ("square", 3), ("tanh", 2)])
 def test_averages_are_those_of_quadrature(activation, outputs):
     readout, teacher = READOUT[:outputs], TEACHER[:outputs]
     problem, state = dimfree.MultiOutput(readout, teacher, activation), overlaps()
@@ -83,11 +79,10 @@ def test_turning_the_outputs_turns_the_readout_gradient_alone(activation):
     np.testing.assert_allclose(turned.readout.reshape(3, 2), turn @ found.readout.reshape(3, 2), atol=1e-12)
 
 
-@pytest.mark.parametrize("activation", ["erf", "relu"])
-def test_one_output_is_a_two_layer_network(activation):
+def test_one_output_is_a_two_layer_network():
     spectrum, options = dimfree.Spectrum([3.0, 0.5], [0.25, 0.75]), {"normalisation": "sqrt"}
-    one = dimfree.MultiOutput(READOUT[:1], TEACHER[:1], activation, **options).with_inputs(spectrum)
-    two = dimfree.TwoLayer(2, 1, activation, readout=READOUT[0], teacher_readout=TEACHER[0], **options)
+    one = dimfree.MultiOutput(READOUT[:1], TEACHER[:1], "relu", **options).with_inputs(spectrum)
+    two = dimfree.TwoLayer(2, 1, "relu", readout=READOUT[0], teacher_readout=TEACHER[0], **options)
     two = two.with_inputs(spectrum)
     state = dimfree.random_state(two, 20, key=jax.random.key(0))
     for ours, known in zip(drift(one, state), drift(two, state), strict=True):

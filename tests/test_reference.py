@@ -106,9 +106,8 @@ def test_quadratic_network_in_matrix_form(trained):
 
 
 # Without the sphere: it enters after the average.
-@pytest.mark.parametrize("activation", ["square", "erf", "he3"])
-def test_closed_form_and_automatic_drift_agree(activation):
-    problem = dimfree.TwoLayer(2, 1, activation, noise=0.3, readout=[1.2, -0.4])
+def test_closed_form_and_automatic_drift_agree():
+    problem = dimfree.TwoLayer(2, 1, "erf", noise=0.3, readout=[1.2, -0.4])
     algorithm = dimfree.OnlineSGD(0.2, readout_rate=0.1, ridge=0.05)
     start = cases.generic_state(problem)
     closed = dimfree.ode(problem, algorithm).drift(0.0, start)
@@ -116,18 +115,6 @@ def test_closed_form_and_automatic_drift_agree(activation):
     for name in ("Q", "M", "readout"):
         np.testing.assert_allclose(getattr(closed, name), getattr(automatic, name), atol=1e-10)
     np.testing.assert_allclose(problem.risk(start), problem.risk(start, dimfree.GaussHermite(64)), atol=1e-10)
-
-
-def test_closed_form_and_sobol_drift_agree_for_relu():
-    problem = dimfree.TwoLayer(2, 1, "relu", noise=0.3, readout=[1.2, -0.4])
-    algorithm = dimfree.OnlineSGD(0.5, readout_rate=0.3)
-    start = cases.generic_state(problem)
-    limit = dimfree.ode(problem, algorithm, dimfree.Sobol(2**16))
-    closed, automatic = dimfree.ode(problem, algorithm).drift(0.0, start), limit.drift(0.0, start)
-    error = float(limit.expectation_error(start))
-    assert 1e-7 < error < 1e-3
-    for name in ("Q", "M", "readout"):
-        np.testing.assert_allclose(getattr(closed, name), getattr(automatic, name), atol=5 * error)
 
 
 def test_closed_form_and_automatic_covariance_agree():

@@ -69,12 +69,16 @@ MUTANTS = {
 }
 
 
+# The slow suite has the others.
+QUICK_MUTANTS = ("second-order term dropped", "half the drift of M")
+
+
 @pytest.fixture(scope="module")
 def simulations():
     return {}
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW if "wrong sign" in name else ()) for name in MUTANTS])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK_MUTANTS else SLOW) for n in MUTANTS])
 def test_a_wrong_limit_fails_the_square(name, simulations, monkeypatch):
     def simulate(*arguments, **options):  # the same for every limit
         called = repr((arguments, options))

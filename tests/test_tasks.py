@@ -165,7 +165,7 @@ def test_theory_and_simulation_agree_at_the_right_rate(problem):
     assert abs(result.slope + 0.5) < 0.2, result
 
 
-def test_gradients_go_through_similarity_and_switch():
+def test_gradients_go_through_the_similarity():
     """By finite differences of the forgetting."""
     start = dimfree.State(Q=[[0.5]], M=[[0.3, 0.1]])
     sgd = dimfree.OnlineSGD(0.8)

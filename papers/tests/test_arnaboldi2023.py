@@ -7,6 +7,7 @@ import pytest
 import xarray
 
 import dimfree
+from dimfree_papers.arnaboldi2023 import dynamics, fluctuations, landscape
 from dimfree_papers.arnaboldi2023.drawing import exit_of, first_crossing
 from dimfree_papers.arnaboldi2023.exit_figures import _exit_claims
 from dimfree_papers.comparing import would_see
@@ -103,6 +104,17 @@ VERDICTS = {
 DEFINITIONS = {1, 2, 3, 4, 5, 12, 14, 35, 83}
 
 
+@pytest.mark.parametrize("part", [dynamics, fluctuations, landscape], ids=lambda part: part.__name__.split(".")[-1])
+def test_statements_that_need_no_runs_have_their_verdicts(part):
+    statements = {claim.where: claim for claim in part.claims()}
+    assert statements
+    assert {where: claim.verdict for where, claim in statements.items()} == {
+        where: VERDICTS.get(where, "not listed") for where in statements
+    }
+    _misprints_are_clearly_off(statements)
+
+
+@pytest.mark.slow
 def test_statements_have_their_verdicts_and_numbers():
     """All in one test: the statements take a minute, which processes would each spend."""
     statements = {claim.where: claim for claim in dimfree.claims("arnaboldi2023")}
@@ -173,6 +185,10 @@ def test_a_quick_figure_is_finite_and_drawn(name, tmp_path):
     for variable in made.data.data_vars.values():
         assert np.all(np.isfinite(variable.values)), variable.name
     assert made.claims
+    if name == "fig6":
+        assert "misprint" in {claim.verdict for claim in made.claims}
+        assert made.data.risk.values.max() == pytest.approx(2.0)
+    made.data.to_netcdf(tmp_path / "data.nc", engine="scipy")  # as the command does
     made.picture.savefig(tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 20_000
 

@@ -42,7 +42,7 @@ def assert_xor(found, width):
     assert found.counts.sum() >= 0.999 * found.starts  # a neuron that starts from almost nothing may be late
 
 
-@pytest.mark.slow  # the paper's statement of one half is checked always
+@pytest.mark.slow  # as the paper's statement of one half; four clusters, below, are checked always
 def test_two_clusters_are_learned_with_probability_one_half():
     """By the ODE and by simulation; 768 starts, standard error 0.018, and 128 runs, 0.044."""
     limit = ode(dimfree.Mixture.binary(2, np.inf), dimfree.OnlineSGD(1.0, readout_rate=1.0, ridge=0.1))

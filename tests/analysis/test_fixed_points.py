@@ -64,7 +64,7 @@ def test_tensors_have_the_fixed_points_of_the_closed_form(order, snr, rate, sign
         assert point.stable == bool(np.all(eigenvalues < 0))
 
 
-@pytest.mark.slow  # the paper's statements on all of them are checked always
+@pytest.mark.slow  # the paper's statements on its rings are checked always
 def test_two_clusters_have_five_components_and_rings_with_unstable_ends():
     """Ridge 0.1 < 1/4: the origin, two rings and two optima; ends of rings grow at rate 1/4 - ridge.
 

@@ -2,6 +2,7 @@
 
 import itertools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import mpmath
@@ -34,19 +35,26 @@ def random_point(p, k, d, seed, norm=None):
     return (students if norm is None else norm * students / np.linalg.norm(students, axis=1, keepdims=True)), teachers
 
 
+# One program for all points of a problem: it is compiled far longer than it runs.
+@eqx.filter_jit
+def derivatives(risk, flat, *arguments):
+    """The Hessian and the gradient of a risk in all weights."""
+    return jax.hessian(risk)(flat, *arguments), jax.grad(risk)(flat, *arguments)
+
+
+def risk_of_weights(flat, problem, teachers, sphere):
+    X = flat.reshape(-1, teachers.shape[1])
+    if sphere:
+        # Constant along rays: on the tangent space its Hessian is the Riemannian one.
+        X = X / jnp.linalg.norm(X, axis=1, keepdims=True)
+    return problem.risk(dimfree.State(Q=X @ X.T, M=X @ teachers.T, P=teachers @ teachers.T))
+
+
 def dense(problem, students, teachers, sphere=False):
     """All eigenvalues, and the norm of the gradient, by autodiff of the risk in all weights; W / sqrt(d) is X."""
     students, teachers = jnp.asarray(students, float), jnp.asarray(teachers, float)
-
-    def risk(flat):
-        X = flat.reshape(students.shape)
-        if sphere:
-            # Constant along rays: on the tangent space its Hessian is the Riemannian one.
-            X = X / jnp.linalg.norm(X, axis=1, keepdims=True)
-        return problem.risk(dimfree.State(Q=X @ X.T, M=X @ teachers.T, P=teachers @ teachers.T))
-
-    flat = students.reshape(-1)
-    matrix, gradient = np.asarray(jax.jit(jax.hessian(risk))(flat)), np.asarray(jax.grad(risk)(flat))
+    found = derivatives(risk_of_weights, students.reshape(-1), problem, teachers, sphere)
+    matrix, gradient = (np.asarray(each) for each in found)
     if sphere:
         normals = np.asarray(jax.scipy.linalg.block_diag(*students))
         tangent = scipy.linalg.null_space(normals)
@@ -319,18 +327,19 @@ def grid(d):
     return jnp.asarray(points), jnp.asarray(weights)
 
 
+def risk_on_grid(flat, problem, teachers, points, weights):
+    X = flat.reshape(-1, teachers.shape[1])
+    losses = jax.vmap(problem.loss, in_axes=(0, 0, None, None))(
+        points @ X.T, points @ teachers.T, jnp.zeros(()), problem.readout
+    )
+    return weights @ losses
+
+
 def dense_on_grid(problem, students, teachers):
     """The Hessian of a loss without noise, as the mean of second derivatives in the weights, over inputs x."""
-    points, weights = grid(students.shape[1])
-
-    def risk(flat):
-        X = flat.reshape(students.shape)
-        losses = jax.vmap(problem.loss, in_axes=(0, 0, None, None))(
-            points @ X.T, points @ teachers.T, jnp.zeros(()), problem.readout
-        )
-        return weights @ losses
-
-    return np.linalg.eigvalsh(jax.jit(jax.hessian(risk))(jnp.asarray(students, float).reshape(-1)))
+    flat, teachers = jnp.asarray(students, float).reshape(-1), jnp.asarray(teachers)
+    matrix, _ = derivatives(risk_on_grid, flat, problem, teachers, *grid(students.shape[1]))
+    return np.linalg.eigvalsh(matrix)
 
 
 @pytest.mark.parametrize(
@@ -503,7 +512,8 @@ def test_search_on_the_sphere_finds_minimum_and_saddle(activation):
         assert result.gradient_norm < 1e-8
         np.testing.assert_allclose(np.diag(state.Q), 1, atol=1e-12)
         if activation == "erf":
-            students, teachers = (np.asarray(part) / np.sqrt(6) for part in embed(state, 6))
+            vectors = embed(state, problem.inputs, 6)
+            students, teachers = (np.asarray(vectors[name]) / np.sqrt(6) for name in ("students", "teachers"))
             assert_dense(problem, students, teachers, sphere=True, tolerance=1e-7)
 
 

@@ -22,12 +22,10 @@ from dimfree.quadratic import (
 # kind of limit, p, k, noise, learning rate, batch size: wide and narrow, with and without noise.
 SETTINGS = [
     ("ode", 1, 1, 0.0, 0.1, 1),
-    ("ode", 2, 1, 0.5, 0.2, 1),
     ("ode", 3, 3, 0.0, 0.8, 1),
     ("ode", 4, 2, 0.3, 3.0, 4),
     ("ode", 2, 3, 1.0, 0.15, 1),
     ("ode-sphere", 1, 1, 0.4, 0.1, 1),
-    ("ode-sphere", 3, 2, 0.0, 0.5, 1),
     ("ode-sphere", 4, 3, 0.3, 3.0, 4),
     ("flow", 3, 2, 0.3, 0.5, 2),
     ("flow-sphere", 3, 2, 0.3, 0.5, 2),

@@ -370,7 +370,7 @@ def test_the_example_of_a_study_is_the_solution_of_the_scalar_ode():
         assert float(study.squared_overlap.sel(there, method="nearest")) == pytest.approx(solved, rel=1e-6)
 
 
-def test_the_study_that_is_explained_can_be_run(tmp_path):
+def test_the_study_that_is_explained_can_be_loaded(tmp_path):
     path = tmp_path / "study.yaml"
     path.write_text(views.EXAMPLE_STUDY)
     study = dimfree.Study.load(path)

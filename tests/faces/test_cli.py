@@ -109,32 +109,47 @@ def test_every_problem_can_be_stated_by_options(name):
         assert problem.variances.tolist() == [1, 4]
 
 
+COMMON = "learning_rate=0.1, ridge=0, readout_rate=None, batch_size=1, sphere=False"
+# The options of each, and the algorithm that they state.
 OPTIMISERS = {
-    "momentum": {"momentum_rate": 0.3, "forgetting": 1.0, "lookahead": 0.2},
-    "heavy-ball": {"momentum": 0.6, "nesterov": True},
-    "ada-grad-norm": {"start": 0.5},
-    "rmsnorm": {"forgetting": 1.0},
-    "online-sgd": {},
+    "momentum": (
+        {"momentum_rate": 0.3, "forgetting": 1.0, "lookahead": 0.2},
+        f"Momentum({COMMON}, momentum_rate=0.3, forgetting=1, lookahead=0.2)",
+    ),
+    "heavy-ball": ({"momentum": 0.6, "nesterov": True}, f"HeavyBall({COMMON}, momentum=0.6, nesterov=True)"),
+    "ada-grad-norm": ({"start": 0.5}, f"AdaGradNorm({COMMON}, start=0.5)"),
+    "rmsnorm": ({"forgetting": 1.0}, f"RMSNorm({COMMON}, start=1, forgetting=1)"),
+    "online-sgd": ({}, f"OnlineSGD({COMMON})"),
 }
 BESIDE = {
-    "clip": 0.3, "adaptive_clip": 1.5, "clip_slopes": 0.3, "normalise": 0.5, "moved": 0.2, "sharpness": 0.2,
-    "repeated": 0.2, "schedule_free": 0.9, "average": 1.0, "weight_decay": 0.1,
-}  # fmt: skip
+    "clip": (0.3, "Clipped", "norm=0.3"),
+    "adaptive_clip": (1.5, "AdaptiveClip", "factor=1.5, forgetting=1, start=1"),
+    "clip_slopes": (0.3, "ClippedSlopes", "largest=0.3"),
+    "normalise": (0.5, "NormalisedGradient", "norm=0.5"),
+    "moved": (0.2, "MovedGradient", "distance=0.2"),
+    "sharpness": (0.2, "SharpnessAware", "radius=0.2"),
+    "repeated": (0.2, "Repeated", "first_rate=0.2"),
+    "schedule_free": (0.9, "ScheduleFree", "forgetting=_since_the_start, interpolation=0.9"),
+    "average": (1.0, "Averaged", "forgetting=1"),
+    "weight_decay": (0.1, "WeightDecay", "decay=0.1"),
+}
+# Of these the first drift, too, is not that of SGD.
+MOVING = ("adaptive_clip", "normalise", "moved", "sharpness", "repeated")
 
 
 def test_every_optimiser_can_be_stated_by_options():
-    start = dimfree.State(Q=[[1.0]], M=[[0.2]])
+    start, plain = dimfree.State(Q=[[1.0]], M=[[0.2]]), f"OnlineSGD({COMMON})"
+    for name, (settings, expected) in OPTIMISERS.items():
+        _, algorithm = stated({"problem": "two-layer", "width": 1, "algorithm": name, **settings})
+        assert repr(algorithm) == expected
     drifts = {}
-    for name, settings in OPTIMISERS.items():
-        problem, algorithm = stated({"problem": "two-layer", "width": 1, "algorithm": name, **settings})
-        drifts[name] = float(dimfree.ode(problem, algorithm.slow).drift(0.0, start).M[0, 0])
-    for name, value in BESIDE.items():
+    for name, (value, home, settings) in BESIDE.items():
         problem, algorithm = stated({"problem": "two-layer", "width": 1, name: value})
-        drifts[name] = float(dimfree.ode(problem, algorithm).drift(0.0, start).M[0, 0])
-    plain = drifts["online-sgd"]
-    same = {name for name, drift in drifts.items() if abs(drift - plain) < 1e-9 * abs(plain)}
-    # A momentum of zero, a norm of one so far, an average that starts at the weights: the first drift is that of SGD.
-    assert same == {"online-sgd", "momentum", "rmsnorm", "schedule_free", "average"}
+        assert repr(algorithm) == f"{home}(algorithm={plain}, {settings})"
+        if name in MOVING:
+            drifts[name] = float(dimfree.ode(problem, algorithm).drift(0.0, start).M[0, 0])
+    sgd = float(dimfree.ode(*stated({"problem": "two-layer", "width": 1})).drift(0.0, start).M[0, 0])
+    assert all(abs(drift - sgd) > 1e-9 * abs(sgd) for drift in drifts.values()), drifts
 
 
 def test_a_file_states_the_same_and_options_override_it(tmp_path):

@@ -174,15 +174,6 @@ def test_mistakes_are_one_message_with_exit_code_2(arguments, words):
     assert words in result.stderr
 
 
-def test_a_real_figure_is_drawn_and_names_its_misprint(tmp_path):
-    result = reproduce("arnaboldi2023", "fig6", "--output", str(tmp_path))
-    assert result.exit_code == 0, result.output
-    assert "misprint" in result.stdout
-    assert (tmp_path / "arnaboldi2023_fig6.png").stat().st_size > 20_000
-    with xarray.open_dataset(tmp_path / "arnaboldi2023_fig6.nc", engine="scipy") as data:
-        assert data.risk.values.max() == pytest.approx(2.0)
-
-
 @pytest.mark.parametrize("tolerance", [-0.1, 1.0, float("nan"), float("inf")])
 def test_a_claim_that_could_not_fail_is_refused(tolerance):
     with pytest.raises(ValueError, match="could not fail"):

@@ -134,23 +134,31 @@ def test_kinks_without_closed_form_say_what_they_reach(kink):
 
 @pytest.mark.parametrize(("right", "left", "name"), [(1.0, 0.01, "leaky_relu"), (1.0, -1.0, "abs"), (0.7, -0.2, None)])
 def test_functions_that_are_linear_on_either_side_of_zero(right, left, name):
-    """Closed forms against Sobol points, found by the values of the function."""
+    """Closed forms against Sobol points, found by the values of the function; those of a name are the same."""
 
     def function(x):
         return jnp.where(x > 0, right * x, left * x)
 
-    for activation in (function, name or function):
-        problem = dimfree.TwoLayer(2, 1, activation, noise=0.2, readout=[1.2, -0.4])
-        limit = dimfree.ode(problem, dimfree.OnlineSGD(0.7, readout_rate=0.3))
-        assert limit.expectation == "closed form"
-        state = dimfree.State(Q=[[1.3, 0.2], [0.2, 0.8]], M=[[0.5], [-0.3]], P=[[1.5]])
-        sampled = dimfree.ode(problem, dimfree.OnlineSGD(0.7, readout_rate=0.3), dimfree.Sobol(2**16))
-        closed, numerical = limit.drift(0.0, state), sampled.drift(0.0, state)
-        error = float(sampled.expectation_error(state))
-        assert error < 3e-3
-        for part in ("Q", "M", "readout"):
-            np.testing.assert_allclose(getattr(closed, part), getattr(numerical, part), atol=error)
-        np.testing.assert_allclose(problem.risk(state), problem.risk(state, dimfree.Sobol(2**16)), atol=1e-3)
+    sgd = dimfree.OnlineSGD(0.7, readout_rate=0.3)
+    problem = dimfree.TwoLayer(2, 1, function, noise=0.2, readout=[1.2, -0.4])
+    limit, sampled = dimfree.ode(problem, sgd), dimfree.ode(problem, sgd, dimfree.Sobol(2**16))
+    assert limit.expectation == "closed form"
+    state = dimfree.State(Q=[[1.3, 0.2], [0.2, 0.8]], M=[[0.5], [-0.3]], P=[[1.5]])
+    closed, numerical = limit.drift(0.0, state), sampled.drift(0.0, state)
+    error = float(sampled.expectation_error(state))
+    assert error < 3e-3
+    for part in ("Q", "M", "readout"):
+        np.testing.assert_allclose(getattr(closed, part), getattr(numerical, part), atol=error)
+    np.testing.assert_allclose(problem.risk(state), problem.risk(state, dimfree.Sobol(2**16)), atol=1e-3)
+    if name is None:
+        return
+    named = dimfree.TwoLayer(2, 1, name, noise=0.2, readout=[1.2, -0.4])
+    limit = dimfree.ode(named, sgd)
+    assert limit.expectation == "closed form"
+    drift = limit.drift(0.0, state)
+    for part in ("Q", "M", "readout"):
+        np.testing.assert_allclose(getattr(drift, part), getattr(closed, part), atol=1e-12)
+    np.testing.assert_allclose(named.risk(state), problem.risk(state), atol=1e-12)
 
 
 def test_the_trajectory_of_large_fields():
@@ -197,21 +205,22 @@ def test_derivatives_of_grids_are_those_of_closed_forms():
     """Forward and reverse mode, at a singular covariance, in the State and in the numbers of the problem."""
     state = dimfree.State(Q=[[1.0, 0.6], [0.6, 1.4]], M=[[0.3, 0.1], [0.2, -0.4]], P=np.eye(2))
     twins = dimfree.State(Q=[[1.0, 1.0], [1.0, 1.0]], M=[[0.3, 0.1], [0.3, 0.1]], P=np.eye(2))
+    coordinates = dimfree.ode(dimfree.TwoLayer(2, 2, "erf"), SGD).coordinates
+
+    def jacobian(activation, mode):
+        def drift(vector, noise, readout, at):
+            problem = dimfree.TwoLayer(2, 2, activation, noise=noise, readout=readout)
+            limit = dimfree.ode(problem, SGD)
+            return limit.vector_field(0.0, vector, at)
+
+        return jax.jit(mode(drift, argnums=(0, 1, 2)))
+
+    known = jacobian("erf", jax.jacfwd)
+    grids = [jacobian(CLOSED["erf"], mode) for mode in (jax.jacfwd, jax.jacrev)]
     for at in (state, twins):
-
-        def jacobian(activation, mode, at=at):
-            def drift(vector, noise, readout):
-                problem = dimfree.TwoLayer(2, 2, activation, noise=noise, readout=readout)
-                limit = dimfree.ode(problem, SGD)
-                return limit.vector_field(0.0, vector, at)
-
-            coordinates = dimfree.ode(dimfree.TwoLayer(2, 2, "erf"), SGD).coordinates
-            arguments = (coordinates.pack(at), jnp.asarray(0.2), jnp.asarray([1.0, -0.5]))
-            return jax.jit(mode(drift, argnums=(0, 1, 2)))(*arguments)
-
-        closed = jacobian("erf", jax.jacfwd)
-        for mode in (jax.jacfwd, jax.jacrev):
-            found = jacobian(CLOSED["erf"], mode)
+        arguments = (coordinates.pack(at), jnp.asarray(0.2), jnp.asarray([1.0, -0.5]), at)
+        closed = known(*arguments)
+        for found in (grid(*arguments) for grid in grids):
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=3e-6), found, closed)
 
 
