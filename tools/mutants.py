@@ -764,7 +764,7 @@ MUTANTS = (
         "integration/paths.py",
         "(fixed, vectors, normals))",
         "(fixed, vectors, 0 * normals + normals[:, :1]))",
-        "tests/test_fluctuations.py -k loop",
+        "tests/test_paths.py",
     ),
 )
 
