@@ -498,3 +498,12 @@ def test_digits_with_labels_and_without():
         found = case(name)
         assert not found.distances["finite dimension"].matters
         assert np.abs(found.distances["all"].values).max() < 0.12
+
+
+def test_an_early_end_has_fewer_times_than_usual():
+    """201 times by default, but ten steps."""
+    rows = np.random.default_rng(0).normal(size=(200, 20))
+    problem, sgd = dimfree.TwoLayer(1, 1, "linear"), dimfree.OnlineSGD(0.1)
+    found = dimfree.from_data(rows, np.eye(1, 20), problem, sgd, alpha=0.5, runs=8, key=jax.random.key(0))
+    np.testing.assert_allclose(found.theory.alpha, np.arange(11) / 20)
+    assert found.data.shape == (8, 11)

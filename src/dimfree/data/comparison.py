@@ -350,7 +350,7 @@ def from_data(
         ...     rows, teacher, dimfree.TwoLayer(1), dimfree.OnlineSGD(0.1), alpha=2.0, runs=8, key=jax.random.key(0)
         ... )
         >>> found.data.shape, round(found.effective_dimension)
-        ((8, 201), 41)
+        ((8, 101), 35)
     """
     check_problem(problem, "spectrum")
     if not isinstance(problem, FieldProblem) or not problem.inputs.is_standard:
@@ -371,7 +371,8 @@ def from_data(
     target = _check_target(target, n, d, problem)
     fitted = target.ndim == 1
     alphas = save_alphas(alpha)
-    save_steps = steps_at(np.asarray(alphas), algorithm.batch_size / d, "batch_size / d")
+    # Fewer steps than times, if the end is early: each once.
+    save_steps = np.unique(steps_at(np.asarray(alphas), algorithm.batch_size / d, "batch_size / d"))
     p, steps = problem.width, int(save_steps[-1])
     # The weights that are saved, and a Gaussian set with the normal numbers that it is made of, where it is kept.
     copy = 8 * n * d
