@@ -214,7 +214,7 @@ def _of_single(step: core.JaxprEqn, given: Sequence, have: Sequence[bool], out: 
     """The outputs of an operation on arrays of vectors; None for those that are not known in this form."""
     name, params, bind = step.primitive.name, step.params, step.primitive.bind
     if 0 in (math.prod(shape) for shape in (*map(np.shape, given), *out)):
-        return None
+        return None  # there are no vectors to work on
     if name in _SHAPING:
         if not all(have) and name not in ("concatenate", "stack"):
             return None

@@ -100,7 +100,7 @@ class RescaledLimit:
         **Returns:** the covariance of the coordinates named in `labels`.
         """
         n = len(self.labels)
-        doublings = max(0, math.ceil(math.log2(max(alpha * np.linalg.norm(self.drift, 1), 1.0))))
+        doublings = math.ceil(math.log2(max(alpha * np.linalg.norm(self.drift, 1), 1.0)))
         # Van Loan: the integral of the noise is a block of one matrix exponential. Another of its blocks grows where
         # the drift decays, so it is taken of a short time, which is then doubled.
         blocks = np.block([[-self.drift, self.diffusion], [np.zeros((n, n)), self.drift.T]])
