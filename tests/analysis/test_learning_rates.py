@@ -9,8 +9,8 @@ import scipy.special
 import scipy.stats
 
 import dimfree
-from dimfree.analysis.exit_times import Fallen, deterministic_exits, random_starts
-from dimfree.analysis.learning_rates import _mean_exit, best_learning_rate, many_starts
+from dimfree.analysis.exit_times import Fallen, _solve_to_exits, deterministic_exits, random_starts
+from dimfree.analysis.learning_rates import best_learning_rate, many_starts
 from dimfree.analysis.plateau import rest
 
 KEY = jax.random.key(0)
@@ -63,12 +63,13 @@ def test_the_fastest_rate_leaves_and_does_not_learn_where_theory_says(p, noise, 
 
 @pytest.mark.slow
 def test_the_slope_of_the_exit_time_is_that_of_differences():
-    problem, algorithm = dimfree.TwoLayer(2, 1, "square", noise=0.1), dimfree.OnlineSGD(0.1, sphere=True)
+    problem = dimfree.TwoLayer(2, 1, "square", noise=0.1)
     starts = random_starts(problem, 10_000, 2, key=KEY)
 
     @eqx.filter_jit
     def exit_time(rate):
-        return _mean_exit(problem, algorithm, starts, 1.2, rate, jnp.asarray(400.0))
+        limit = dimfree.ode(problem, dimfree.OnlineSGD(rate, sphere=True))
+        return jnp.mean(_solve_to_exits(limit, starts, jnp.asarray(400.0), Fallen(problem, 1.2))[0])
 
     slope = float(jax.grad(exit_time)(0.1))
     difference = (float(exit_time(0.1001)) - float(exit_time(0.0999))) / 2e-4
