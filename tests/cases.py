@@ -40,11 +40,13 @@ class Case:
         )
 
 
-ALL = tuple(
-    Case(activation, p, k, sphere, trained, batch_size)
-    for activation, (p, k), sphere, trained, batch_size in itertools.product(
-        RATES, WIDTHS, (True, False), (True, False), (1, 8)
-    )
+# Half of all combinations: for each activation and width each two of the settings meet in all ways, and for each
+# activation or width all three of them.
+TABLE = tuple(
+    Case(activation, p, k, bool(sphere), bool(trained), (1, 8)[batches])
+    for (i, activation), (j, (p, k)) in itertools.product(enumerate(RATES), enumerate(WIDTHS))
+    for sphere, trained, batches in itertools.product(range(2), repeat=3)
+    if (i + j + sphere + trained + batches) % 2 == 0
 )
 
 # Every pair (activation, width), (activation, sphere), (width, sphere), ... occurs at least once.
