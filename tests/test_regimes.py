@@ -107,6 +107,7 @@ def test_what_has_no_regimes_is_refused_in_words():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # a hundred points, each simulated
 @pytest.mark.parametrize(("activation", "widths"), [("erf", (4, 8, 16, 32)), ("relu", (2, 4, 8))])
 def test_the_recommended_limit_is_about_the_best(activation, widths):
     """At random points of the plane: within a factor 1.5 of the smallest measured error, in 95 of 100."""
