@@ -74,7 +74,12 @@ def test_one_student_of_any_overlap(m, rate, noise):
 @pytest.mark.slow
 @pytest.mark.parametrize("sphere", [True, False])
 def test_one_student_of_very_many_overlaps(sphere):
-    fuzz(500)(given(EDGES, st.floats(0, 0.3), st.floats(0, 10))(lambda *drawn: _overlaps(*drawn, sphere)))()
+    @fuzz(500)
+    @given(EDGES, st.floats(0, 0.3), st.floats(0, 10))
+    def all_hold(m, rate, noise):
+        _overlaps(m, rate, noise, sphere)
+
+    all_hold()
 
 
 @pytest.mark.slow
