@@ -512,7 +512,7 @@ MUTANTS = (
         "integration/frozen.py",
         "with_last(last + change @ lasts)",
         "with_last(last)",
-        "tests/test_frozen_averages.py -k nine_decades",
+        "tests/test_frozen_averages.py -k many_decades",
     ),
     Mutant(
         "the gradient is taken at the weights, whatever the point",
@@ -765,6 +765,13 @@ MUTANTS = (
         "(fixed, vectors, normals))",
         "(fixed, vectors, 0 * normals + normals[:, :1]))",
         "tests/test_paths.py",
+    ),
+    Mutant(
+        "the shortest step is one that a late end does not allow to begin",
+        "integration/adaptive.py",
+        "shortest = 1e-16 * alphas[-1]",
+        "shortest = 1e-13 * alphas[-1]",
+        "tests/test_frozen_averages.py -k many_decades",
     ),
 )
 

@@ -23,9 +23,9 @@ def solve_adaptively(
     `observed` (the fields of a Trajectory that the values make).
     """
     initial, jumps = limit.initial(start), limit.problem.jumps
-    controller = diffrax.PIDController(
-        rtol=tolerances[0], atol=tolerances[1], dtmin=1e-13 * alphas[-1], force_dtmin=False
-    )
+    # A shorter step would be lost in the clock at the end. At the beginning a spectrum over many scales may need it.
+    shortest = 1e-16 * alphas[-1]
+    controller = diffrax.PIDController(rtol=tolerances[0], atol=tolerances[1], dtmin=shortest, force_dtmin=False)
 
     def exploded(t, y, args, **kwargs):
         return jnp.any(jnp.abs(limit.coordinates_of(y)) > DIVERGED_ABOVE)

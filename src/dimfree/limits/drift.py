@@ -73,9 +73,14 @@ class MeanLimit(Limit[Trajectory]):
     def units(self, start: State) -> Any:
         if self.problem.inputs.isotropic:
             return 1.0
-        # A loss sees an overlap times its eigenvalue, and what it sees must be right where that is large.
+        # A loss sees an overlap times its eigenvalue, and what it sees must be right where that is large. Sums of
+        # gradients, which begin at zero, have that eigenvalue already.
         shares = (1 / jnp.maximum(1.0, self.problem.inputs.eigenvalues))[:, None, None]
-        overlaps = {pair: jnp.broadcast_to(shares, blocks.shape) for pair, blocks in start.overlaps.items()}
+        sums = {family for family, like in self.algorithm.own.items() if like is None}
+        overlaps = {
+            pair: jnp.broadcast_to(1.0 if sums.intersection(pair) else shares, blocks.shape)
+            for pair, blocks in start.overlaps.items()
+        }
         readout = None if start.readout is None else jnp.ones_like(start.readout)
         return self.coordinates.pack(State.of(overlaps, readout, jax.tree.map(jnp.ones_like, start.numbers)))
 
