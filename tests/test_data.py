@@ -311,19 +311,26 @@ def test_few_rows_used_often_are_a_finite_sample():
 
 @pytest.mark.slow
 def test_few_directions_with_all_the_variance_are_a_finite_dimension():
-    # Theory is that of many directions; where one has most of the variance it misses a third of the risk.
-    rows = np.random.default_rng(12).normal(size=(20_000, 60)) / np.arange(1, 61)
-    found = compared(
-        rows,
-        problem=dimfree.TwoLayer(1, activation="linear"),
-        sgd=dimfree.OnlineSGD(0.9),
-        alpha=np.array([0.0, 0.1, 0.2, 0.5]),
-        runs=256,
-        blocks=60,
-    )
+    """Theory is that of many directions; where one has most of the variance it misses a tenth of the risk.
+
+    A larger rate misses more, but risks then have so long a tail that means over runs do not tell.
+    """
+    rows = np.random.default_rng(12).normal(size=(5_000, 60)) / np.arange(1, 61)
+    alpha, problem = np.array([0.0, 0.1, 0.2, 0.5]), dimfree.TwoLayer(1, activation="linear")
+    found = compared(rows, problem=problem, sgd=dimfree.OnlineSGD(0.4), alpha=alpha, runs=512, blocks=60)
     assert found.causes == ("finite dimension",)
     assert found.effective_dimension < 3
     assert "exact in law" in str(found)
+
+
+def test_large_errors_are_no_agreement():
+    """At the start all risks are the same up to rounding, which is no distance; nor do wide errors tell anything."""
+    rows = np.random.default_rng(12).normal(size=(2_000, 60)) / np.arange(1, 61)
+    alpha, problem = np.array([0.0, 0.1, 0.5]), dimfree.TwoLayer(1, activation="linear")
+    found = compared(rows, problem=problem, sgd=dimfree.OnlineSGD(0.9), alpha=alpha, runs=8, blocks=60)
+    assert found.distances["all"].errors.max() > 0.2
+    assert all(distance.largest > 0 for distance in found.distances.values())
+    assert str(found).startswith("Theory and SGD on these data are not told apart, for chance is large: ")
 
 
 def test_labels_have_a_linear_teacher_and_their_residuals_as_noise():

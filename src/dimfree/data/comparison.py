@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 TOLERANCE = 0.05  # relative distance of risks that a verdict overlooks
 _ERRORS = 4.0  # standard errors that a distance must exceed; by chance once in 10^3 at each time, with sixteen runs
+_ROUNDING = 1e-9  # at the start all risks are the same, and so all that chance does
 _FEWEST_RUNS = 8  # with fewer, a standard error is itself too uncertain for a verdict
 _FLOOR = 0.01  # of the risk at the start: smaller risks are compared with this
 _RISK_ROWS = 200_000  # rows at most on which the risk is measured
@@ -56,7 +57,7 @@ class Distance:
 
     @property
     def _beyond_chance(self) -> Bool[np.ndarray, " times"]:
-        return np.abs(self.values) > _ERRORS * self.errors
+        return np.abs(self.values) > np.maximum(_ERRORS * self.errors, _ROUNDING)
 
     @property
     def largest(self) -> int:
@@ -238,6 +239,12 @@ class DataComparison:
     def _verdict(self) -> str:
         distance = self.distances["all"]
         where = distance.largest
+        error = distance.errors.max()
+        if self.agrees and _ERRORS * error > 0.5:  # half of the risk would go unseen
+            return (
+                f"Theory and SGD on these data are not told apart, for chance is large: {distance.at(where).strip()} "
+                f"of the risk at alpha = {self.alpha[where]:.3g}; standard errors reach {error:.0%}. Take more runs."
+            )
         if self.agrees:
             return (
                 f"Theory describes SGD on these data to {TOLERANCE:.0%}: it differs by {distance.at(where).strip()} of "
