@@ -773,6 +773,13 @@ MUTANTS = (
         "shortest = 1e-13 * alphas[-1]",
         "tests/test_frozen_averages.py -k many_decades",
     ),
+    Mutant(
+        "the size of averages is that of a step on the sphere, from students of length zero",
+        "limits/drift.py",
+        "rates = jax.tree.leaves(self._drift(alpha, still, part, unscaled=True))",
+        "rates = jax.tree.leaves(self._drift(alpha, still, part))",
+        "tests/gaussian/test_averages.py -k sphere",
+    ),
 )
 
 

@@ -93,9 +93,9 @@ def _averages(limit: Limit, start: Any, states: Any) -> dict[str, str]:
             # run each known operation inside of `accuracy` as a program of its own.
             with jax.core.eval_context():
                 reached = [accuracy(state) for state in visited]
-            largest = max(float(error) / max(float(size), 1e-300) for error, size in reached)
+            largest = float(np.max([float(error) / max(float(size), 1e-300) for error, size in reached]))
             words[name] += f"; relative error at most {largest:.1e} in {len(visited)} States along the way"
-            if asked is not None and largest > asked:
+            if asked is not None and not largest <= asked:
                 words[name] += f", more than the tolerance {asked:g}"
     return words
 

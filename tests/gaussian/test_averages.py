@@ -80,6 +80,17 @@ def test_stated_errors_bound_true_ones(name, p, k):
     assert np.all(stated <= 1e-6)
 
 
+@pytest.mark.parametrize("p", [1, 2])
+def test_errors_are_stated_on_the_sphere(p):
+    """What is averaged is as large as without the sphere, while what is left of the drift cancels."""
+    problem, state = dimfree.TwoLayer(p, 1, "tanh", noise=0.1), dimfree.State(Q=np.eye(p), M=[[0.7], [0.1]][:p])
+    on_sphere, free = (dimfree.sde(problem, dimfree.OnlineSGD(0.8, sphere=sphere), 1000) for sphere in (True, False))
+    for accuracy, tolerance in ((on_sphere.mean.accuracy, 1e-6), (on_sphere.covariance_accuracy, 1e-4)):
+        error, size = accuracy(state)
+        assert 0 < error < tolerance * size
+    np.testing.assert_allclose(on_sphere.mean.drift_size(state), free.mean.drift_size(state), rtol=1e-12)
+
+
 CLOSED = {
     "erf": lambda x: jax.scipy.special.erf(x / np.sqrt(2.0)),
     "he3": lambda x: x**3 - 3 * x,

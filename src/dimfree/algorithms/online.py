@@ -156,12 +156,19 @@ class OnlineAlgorithm(eqx.Module):
         - `inverse_d`: 1/d.
         - `alpha`: the clock, for schedules.
         """
+        moved = self.unscaled_step(state, moments, inverse_d, alpha)
+        if not self.sphere:
+            return moved
+        return State.of(normalised_overlaps(moved.overlaps, STUDENTS), moved.readout, moved.numbers)
+
+    def unscaled_step(
+        self, state: State, moments: Moments, inverse_d: Float[Array, ""] | float, alpha: Float[Array, ""]
+    ) -> State:
+        """`step` before students are brought back to the sphere."""
         self._check_rotations()
         numbers = self.remeasured(state.numbers, moments.square, inverse_d, alpha)
         move = self.at(alpha, numbers).move(alpha)
         overlaps = move.overlaps(state, move.along_students(moments), inverse_d)
-        if self.sphere:
-            overlaps = normalised_overlaps(overlaps, STUDENTS)
         return State.of(overlaps, self._move_readout(state.readout, moments.readout, inverse_d, alpha), numbers)
 
     def step_vectors(
@@ -186,13 +193,18 @@ class OnlineAlgorithm(eqx.Module):
         rate, ridge = rate_at(self.readout_rate, alpha), rate_at(self.ridge, alpha)
         return readout - inverse_d * rate * (gradient + ridge * readout)
 
-    def increment(self, state: State, moments: Moments, alpha: Float[Array, ""]) -> State:
+    def increment(self, state: State, moments: Moments, alpha: Float[Array, ""], *, unscaled: bool = False) -> State:
         """What one step adds to the State, times d, as d grows: the derivative of `step` at 1/d = 0.
 
         It is linear in the moments, so its mean is that of the mean moments.
+
+        **Arguments:**
+
+        - `unscaled`: of `unscaled_step` instead.
         """
+        step = self.unscaled_step if unscaled else self.step
         _, tangent = jax.jvp(
-            lambda inverse_d: self.step(state, moments, inverse_d, alpha), (jnp.zeros(()),), (jnp.ones(()),)
+            lambda inverse_d: step(state, moments, inverse_d, alpha), (jnp.zeros(()),), (jnp.ones(()),)
         )
         return tangent
 

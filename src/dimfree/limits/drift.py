@@ -114,11 +114,11 @@ class MeanLimit(Limit[Trajectory]):
         """A user's State with all that moves."""
         return self.algorithm.begin(self.problem.inputs.over_blocks(self.problem.completed(state)))
 
-    def _drift(self, alpha, state: State, moments: Moments) -> State:
+    def _drift(self, alpha, state: State, moments: Moments, *, unscaled: bool = False) -> State:
         moments = self.algorithm.limit_moments(moments)
         if not self.second_order:
             moments = eqx.tree_at(lambda m: m.square, moments, jnp.zeros_like(moments.square))
-        tangent = self.algorithm.increment(state, moments, jnp.asarray(alpha, float))
+        tangent = self.algorithm.increment(state, moments, jnp.asarray(alpha, float), unscaled=unscaled)
         per_sample = 1 / self.algorithm.batch_size
         return jax.tree.map(lambda rate: per_sample * rate, tangent)
 
@@ -233,7 +233,8 @@ class MeanLimit(Limit[Trajectory]):
         r"""The size of what is averaged in the drift, to which its tolerance is relative.
 
         It is the drift with $\sqrt{\mathbb{E}[s_i^2] \, \mathbb{E}[u_b^2]}$ in place of $\mathbb{E}[s_i u_b]$: near a
-        fixed point averages cancel, and are known no better for it.
+        fixed point averages cancel, and are known no better for it. On the sphere it is of what comes before students
+        are brought back to it, which cancels too.
         """
         return self.drift_and_size(alpha, state)[1]
 
@@ -261,11 +262,11 @@ class MeanLimit(Limit[Trajectory]):
         )
         none = jax.tree.map(jnp.zeros_like, linear)
         square = Moments(none.student, none.teacher, square, moments.readout, none.own)
-        still = jax.tree.map(jnp.zeros_like, state.overlaps)
-        still[teachers, teachers] = state.overlaps[teachers, teachers]
-        still = State.of(still, state.readout, state.numbers)
-        parts = [self.coordinates.pack(self._drift(alpha, still, part)) for part in (linear, square)]
-        size = sum((jnp.max(jnp.abs(part)) for part in parts), jnp.zeros(()))
+        still = State.of(jax.tree.map(jnp.zeros_like, state.overlaps), state.readout, state.numbers)
+        size = jnp.zeros(())
+        for part in (linear, square):
+            rates = jax.tree.leaves(self._drift(alpha, still, part, unscaled=True))
+            size += jnp.max(jnp.stack([jnp.max(jnp.abs(rate)) for rate in rates if rate.size]))
         return self.coordinates.pack(self._drift(alpha, state, moments)), size
 
 
