@@ -16,8 +16,8 @@ SAVES = np.array([0, 7, 40, 41, 150, 300])
 LOW, HIGH = -12.0, 9.0  # where a walk cannot go, and where it stops
 
 
-def loop(runs: int, block: int, stops: bool) -> Loop:
-    """Walks by normal numbers; a constant is carried beside each."""
+def loop(runs: int, block: int, looks: int) -> Loop:
+    """Walks by normal numbers; a constant is carried beside each. With no looks none is stopped."""
 
     def advance(carry, draws, place, made):
         walk, constant = carry
@@ -29,15 +29,16 @@ def loop(runs: int, block: int, stops: bool) -> Loop:
         draw=lambda source: normals_and_chi_squares(source, 2, jnp.zeros(0))[0],
         advance=advance,
         observe=lambda carry: carry,
-        stop=(lambda carry: carry[0] - HIGH) if stops else None,
+        stop=(lambda carry: carry[0] - HIGH) if looks else None,
+        look_every=jnp.asarray(looks) if looks > 1 else None,
         keys=jax.random.split(jax.random.key(0), runs),
         save_steps=jnp.asarray(SAVES),
         block=block,
     )
 
 
-def simulated(runs: int, lanes: int, block: int, stops: bool):
-    walks = loop(runs, block, stops)
+def simulated(runs: int, lanes: int, block: int, looks: int):
+    walks = loop(runs, block, looks)
 
     @jax.jit
     def run():
@@ -47,7 +48,7 @@ def simulated(runs: int, lanes: int, block: int, stops: bool):
     return run()
 
 
-def by_hand(runs: int, stops: bool):
+def by_hand(runs: int, looks: int):
     """Every step of every run, with the numbers of the longest block."""
     key = run_keys(jax.random.split(jax.random.key(0), runs))
     numbers = jnp.broadcast_to(jnp.arange(SAVES[-1])[:, None], (SAVES[-1], runs))
@@ -61,7 +62,7 @@ def by_hand(runs: int, stops: bool):
             if new > LOW:
                 walk = new
             path.append(walk)
-            if new <= LOW or (stops and walk >= HIGH):
+            if new <= LOW or (looks and (number + 1) % looks == 0 and walk >= HIGH):
                 outcome[run] = Outcome.STOPPED if new > LOW else Outcome.DIVERGED
                 ended[run] = number + 1
                 break
@@ -70,12 +71,12 @@ def by_hand(runs: int, stops: bool):
 
 
 @pytest.mark.parametrize(
-    ("runs", "lanes", "block", "stops"),
-    [(37, 5, 256, True), (37, 37, 64, True), (3, 1, 2048, True), (9, 4, 1, True), (37, 5, 256, False)],
+    ("runs", "lanes", "block", "looks"),
+    [(37, 5, 256, 1), (37, 37, 64, 1), (3, 1, 2048, 1), (9, 4, 1, 1), (37, 5, 256, 0), (37, 5, 64, 7), (9, 4, 1, 30)],
 )
-def test_runs_end_where_they_do_if_each_step_is_looked_at(runs, lanes, block, stops):
-    saved, outcome, ended = by_hand(runs, stops)
-    found = simulated(runs, lanes, block, stops)
+def test_runs_end_where_they_do_in_a_loop_by_hand(runs, lanes, block, looks):
+    saved, outcome, ended = by_hand(runs, looks)
+    found = simulated(runs, lanes, block, looks)
     np.testing.assert_array_equal(found.outcome, outcome)
     np.testing.assert_array_equal(found.ended, ended)
     np.testing.assert_allclose(found.saved[0], saved, atol=1e-11)
@@ -83,7 +84,7 @@ def test_runs_end_where_they_do_if_each_step_is_looked_at(runs, lanes, block, st
 
 
 def test_the_walks_above_end_in_every_way():
-    _, outcome, ended = by_hand(37, stops=True)
+    _, outcome, ended = by_hand(37, looks=1)
     assert set(outcome) == {Outcome.STOPPED, Outcome.DIVERGED, Outcome.COMPLETED}
     assert len(set(ended)) > 20
 

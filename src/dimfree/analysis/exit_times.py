@@ -19,7 +19,8 @@ from ..limits import DiffusionLimit, LinearNoiseLimit, MeanLimit, ode
 from ..limits.diffusion import as_dimension
 from ..problems import Problem
 from ..problems.base import check_problem
-from ..simulation import random_state, simulate
+from ..simulation import random_state
+from ..simulation.online import simulate_online
 from ..solving import solve
 from ..state import State
 from ..trajectory import Outcome, Trajectory, bytes_of_state
@@ -37,6 +38,7 @@ _START_NUMBERS = 2**15  # ... but not more numbers to move than this: wide netwo
 _PATIENCE = 8.0  # times the median exit time after which a run counts as one that does not leave
 _SDE_COORDINATES = 30  # with more, a path of the diffusion costs more than a simulation
 _SDE_STEPS = 4_000
+_LOOKS = 100  # in the median exit time, at runs whose risk is no closed form and costs more than their steps
 WITHOUT_NOISE = "no noise: too long, however large d is"
 
 
@@ -181,7 +183,8 @@ def exit_time(
       plateau overlaps are of order $d^{-1/2}$, and this noise ([`linear_noise`]) is as large as the start at every d.
       The remaining error is O(1/d);
     - `sde`: first passage of the [`sde`];
-    - `simulated`: SGD itself, exactly in law, with [`simulate`].
+    - `simulated`: SGD itself, exactly in law, as by [`simulate`]. Where the risk is no closed form, runs are looked at
+      100 times in the median exit time, not after each step.
 
     Arnaboldi et al. 2023, Sections 3 and 4, finds that noise does not matter; it does, see `ExitFormulas`.
 
@@ -191,7 +194,8 @@ def exit_time(
     - `d`: the dimension.
     - `threshold`: the fraction of the excess risk to lose, between 0 and 1.
     - `runs`, `key`: simulated runs (each from its own random start), and the random key.
-    - `methods`: which descriptions; all if left out, but the SDE only where it has at most 30 coordinates.
+    - `methods`: which descriptions; all if left out, but the SDE only where its averages are closed forms and it has at
+      most 30 coordinates.
     - `progress`: whether to show how far the simulation is.
 
     **Returns:** an [`ExitTime`]; it prints as a table, and `plot.exit_times` draws it.
@@ -249,8 +253,10 @@ def exit_time(
         dressed = dressed_exits(limit, starts, d, noise_at, horizon, stop, key=noise_key)
         found["dressed"] = estimated(dressed, horizon, "any d, up to O(1/d)")
     if "sde" in asked:
-        if limit.coordinates.size > _SDE_COORDINATES and asked == METHODS:
-            notes.append(f"SDE left out: {limit.coordinates.size} coordinates; ask for it with methods=('sde',).")
+        numbers = limit.coordinates.size
+        costly = f"{numbers} coordinates" if numbers > _SDE_COORDINATES else "its averages are no closed forms"
+        if asked == METHODS and (numbers > _SDE_COORDINATES or not limit.is_closed_form):
+            notes.append(f"SDE left out: {costly}; ask for it with methods=('sde',).")
         else:
             found["sde"] = estimated(
                 _diffusion_exits(limit, first, d, _PATIENCE / 2 * typical, stop, path_key),
@@ -259,7 +265,9 @@ def exit_time(
             )
     if "simulated" in asked:
         end = _PATIENCE * typical if np.isfinite(typical) else horizon
-        trajectory = simulate(
+        per_step = algorithm.batch_size / d
+        look_every = 1 if limit.is_closed_form else max(1, int(end / _PATIENCE / _LOOKS / per_step))
+        trajectory = simulate_online(
             problem,
             algorithm,
             first,
@@ -267,10 +275,19 @@ def exit_time(
             np.array([0.0, end]),
             runs=runs,
             key=simulation_key,
+            method="exact",
             stop=stop,
+            memory=None,
             progress=progress,
+            look_every=look_every,
         )
-        found["simulated"] = estimated(np.asarray(exits_of(trajectory)), end, "SGD itself, exactly in law")
+        if look_every > 1:
+            notes.append(
+                f"The risk is no closed form, so simulated runs are looked at every {look_every} steps "
+                f"({look_every * per_step:.2g} in alpha), and exits are taken to be in the middle between two looks."
+            )
+        exits = np.maximum(np.asarray(exits_of(trajectory)) - (look_every - 1) / 2 * per_step, 0.0)
+        found["simulated"] = estimated(exits, end, "SGD itself, exactly in law")
     return ExitTime(problem, algorithm, d, threshold, plateau_risk, level, notes=tuple(notes), **found)
 
 

@@ -67,6 +67,7 @@ class Loop(eqx.Module):
     - `keys`: random key of each run.
     - `save_steps`: increasing numbers of steps to save after; only zero may be there more than once.
     - `block`: steps whose random numbers are drawn at once.
+    - `look_every`: the number of steps after which one looks whether a run ends; each step if None.
     - `axis`: along which the lanes lie in a carry: the last for small arrays, the first for vectors.
     """
 
@@ -78,6 +79,7 @@ class Loop(eqx.Module):
     keys: Shaped[Array, "runs ..."]
     save_steps: Int[Array, " times"]
     block: int = eqx.field(static=True)
+    look_every: Int[Array, ""] | None = None
     axis: int = eqx.field(static=True, default=-1)
 
     @property
@@ -146,10 +148,13 @@ class Loop(eqx.Module):
         def stretch(moving):
             place, length, carry, end = moving
             length, under_way = jnp.minimum(length, until - place), end == 0
+            if self.look_every is not None:
+                length = jnp.minimum(length, jnp.min(self.look_every - (begun + place) % self.look_every))
             new, possible, reached = self._tried(carry, draws, begun, place, place + length)
-            taken = (length == 1) | jnp.all(~under_way | (possible & ~reached))
+            known = possible if self.look_every is not None else possible & ~reached  # one looks at the end alone
+            taken = (length == 1) | jnp.all(~under_way | known)
             carry = self._where(taken & under_way & possible, new, carry)
-            now = jnp.where(possible, jnp.where(reached, place + 1, 0), -(place + 1))
+            now = jnp.where(possible, jnp.where(reached, place + length, 0), -(place + 1))
             return (
                 jnp.where(taken, place + length, place),
                 jnp.where(taken, jnp.minimum(2 * length, longest), length // 2),
@@ -190,6 +195,15 @@ class Loop(eqx.Module):
             return stop(self.observe(carry))
 
         return (map_last_axis(observed, carry) if self.axis == -1 else map_in_batches(observed, carry)) >= 0
+
+    def _is_seen_to_reach(self, carry, made: Int[Array, " lanes"]) -> Bool[Array, "*lanes"]:
+        """`_has_reached` of the runs at which one looks after so many steps."""
+        if self.look_every is None:
+            return self._has_reached(carry)
+        seen = made % self.look_every == 0
+        return seen & jax.lax.cond(
+            jnp.any(seen), lambda: jnp.broadcast_to(self._has_reached(carry), seen.shape), lambda: jnp.zeros_like(seen)
+        )
 
     def _ended(self, lanes: Lanes, over, results: Results) -> Results:
         """How runs that are over ended; at what is left to save, they are as at their end."""
@@ -244,16 +258,18 @@ class Loop(eqx.Module):
         """
         if self.block == 1:
             new, possible = self.advance(carry, draws, place, begun + place)
-            return new, possible, self._has_reached(new)
+            return new, possible, self._is_seen_to_reach(new, begun + until)
 
         def step(place, trial):
             carry, reached = trial
             new, possible = self.advance(carry, draws, place, begun + place)
             new = self._marked(~possible, new, carry)
-            return new, reached | self._has_reached(new)
+            return new, reached | self._has_reached(new) if self.look_every is None else reached
 
         never = jnp.zeros(() if self.stop is None else begun.shape, bool)
         new, reached = jax.lax.fori_loop(place, until, step, (carry, never))
+        if self.look_every is not None:
+            reached = self._is_seen_to_reach(new, begun + until)
         return new, ~self._is_marked(new), reached
 
     def _marked(self, condition: Bool[Array, " lanes"], new: Any, old: Any) -> Any:

@@ -40,8 +40,9 @@ def simulate_online(
     stop: Callable[[State], Array] | None,
     memory: int | None,
     progress: bool,
+    look_every: int = 1,
 ) -> Trajectory:
-    """[`simulate`] where each sample is used once."""
+    """[`simulate`] where each sample is used once; whether a run ends is looked at every so many steps."""
     check_problem(problem, "spectrum", "tokens", "change")
     check_online(algorithm)
     method, memory = method or "exact", _MEMORY if memory is None else memory
@@ -86,7 +87,8 @@ def simulate_online(
     twice = len(save_steps) - len(different)
     different, place = np.pad(different, (twice, 0)), place + twice
     roomy = exact.is_roomy(problem, algorithm, d)
-    job = _Job(problem, algorithm, stop, jnp.asarray(different), dimension, block, roomy)
+    looks = None if look_every == 1 else jnp.asarray(look_every)
+    job = _Job(problem, algorithm, stop, looks, jnp.asarray(different), dimension, block, roomy)
     states, keys = spread((states, keys), devices)
     results = _run_all(job, in_parts(states, parts), in_parts(keys, parts), devices, lanes, cost, progress)
     states, outcome, ended = results.saved, results.outcome, results.ended
@@ -114,6 +116,7 @@ class _Job(eqx.Module):
     problem: Problem
     algorithm: OnlineAlgorithm
     stop: Callable[[State], Array] | None
+    look_every: Int[Array, ""] | None
     save_steps: Int[Array, " times"]
     d: Float[Array, ""] | int  # a number to compute with, or the length of vectors
     block: int = eqx.field(static=True)  # steps whose random numbers are drawn together
@@ -122,7 +125,8 @@ class _Job(eqx.Module):
     def loop(self, states: State, keys) -> Loop:
         """The loop over runs with these starts and keys."""
         method = self._exact if isinstance(self.d, Array) else self._vectors
-        return Loop(stop=self.stop, keys=keys, save_steps=self.save_steps, block=self.block, **method(states, keys))
+        common = {"stop": self.stop, "look_every": self.look_every, "block": self.block}
+        return Loop(keys=keys, save_steps=self.save_steps, **common, **method(states, keys))
 
     def _exact(self, states: State, keys) -> dict[str, Any]:
         problem, algorithm, d, roomy = self.problem, self.algorithm, jnp.asarray(self.d), self.roomy
