@@ -780,6 +780,13 @@ MUTANTS = (
         "rates = jax.tree.leaves(self._drift(alpha, still, part))",
         "tests/gaussian/test_averages.py -k sphere",
     ),
+    Mutant(
+        "a run that is looked at seldom also ends where steps are interrupted",
+        "simulation/loop.py",
+        "seen = made % self.look_every == 0",
+        "seen = made >= 0",
+        "tests/test_loop.py -k by_hand",
+    ),
 )
 
 
