@@ -776,8 +776,8 @@ MUTANTS = (
     Mutant(
         "the size of averages is that of a step on the sphere, from students of length zero",
         "limits/drift.py",
-        "rates = jax.tree.leaves(self._drift(alpha, still, part, unscaled=True))",
-        "rates = jax.tree.leaves(self._drift(alpha, still, part))",
+        "rates = jax.tree.leaves(self._gained(alpha, still, part, unscaled=True))",
+        "rates = jax.tree.leaves(self._gained(alpha, still, part))",
         "tests/gaussian/test_averages.py -k sphere",
     ),
     Mutant(

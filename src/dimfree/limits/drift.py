@@ -114,7 +114,11 @@ class MeanLimit(Limit[Trajectory]):
         """A user's State with all that moves."""
         return self.algorithm.begin(self.problem.inputs.over_blocks(self.problem.completed(state)))
 
-    def _drift(self, alpha, state: State, moments: Moments, *, unscaled: bool = False) -> State:
+    def _drift(self, alpha, state: State, moments: Moments) -> State:
+        return self._gained(alpha, state, moments)
+
+    def _gained(self, alpha, state: State, moments: Moments, *, unscaled: bool = False) -> State:
+        """What a step adds for each sample, on the sphere also before students are brought back to it."""
         moments = self.algorithm.limit_moments(moments)
         if not self.second_order:
             moments = eqx.tree_at(lambda m: m.square, moments, jnp.zeros_like(moments.square))
@@ -265,7 +269,7 @@ class MeanLimit(Limit[Trajectory]):
         still = State.of(jax.tree.map(jnp.zeros_like, state.overlaps), state.readout, state.numbers)
         size = jnp.zeros(())
         for part in (linear, square):
-            rates = jax.tree.leaves(self._drift(alpha, still, part, unscaled=True))
+            rates = jax.tree.leaves(self._gained(alpha, still, part, unscaled=True))
             size += jnp.max(jnp.stack([jnp.max(jnp.abs(rate)) for rate in rates if rate.size]))
         return self.coordinates.pack(self._drift(alpha, state, moments)), size
 
