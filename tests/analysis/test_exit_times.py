@@ -1,5 +1,7 @@
 """Exit times: closed forms against the limits they come from, dressed starts against simulation, refusals."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import mpmath
@@ -182,6 +184,34 @@ def test_an_activation_of_the_users_own_and_a_plateau_with_overlap():
         times = exit_time(problem, algorithm, d=2_000, threshold=0.2, **options)
         error = np.hypot(times.simulated.error, times.dressed.error)
         assert abs(times.simulated.mean - times.dressed.mean) < 4 * error + 0.03 * times.simulated.mean
+
+
+@pytest.mark.slow
+def test_where_the_risk_is_a_quadrature_exits_are_in_the_middle_between_two_looks():
+    """The same runs with a square that is known, and looked at after each step, and with one that is not.
+
+    None is seen earlier than half an interval before it leaves; later are those that noise brings back before a look.
+    """
+    known, own = (
+        exit_time(
+            dimfree.TwoLayer(1, 1, activation),
+            dimfree.OnlineSGD(1 / 12, sphere=True),
+            d=2_000,
+            runs=64,
+            key=jax.random.key(0),
+            methods=("simulated",),
+        )
+        for activation in ("square", lambda x: x**2)
+    )
+    assert known.notes == ()
+    (steps,) = re.findall(r"looked at every (\d+) steps", " ".join(own.notes))
+    interval = int(steps) / 2_000
+    assert int(steps) > 1
+    later = own.simulated.times - known.simulated.times
+    assert later.min() >= -interval / 2
+    assert np.mean(later <= interval / 2) > 0.8
+    assert abs(np.median(later)) < 0.2 * interval
+    assert later.mean() < 0.005 * known.simulated.mean
 
 
 def test_dressed_starts_have_the_spread_of_the_noise_that_was_collected():

@@ -184,7 +184,8 @@ def exit_time(
       The remaining error is O(1/d);
     - `sde`: first passage of the [`sde`];
     - `simulated`: SGD itself, exactly in law, as by [`simulate`]. Where the risk is no closed form, runs are looked at
-      100 times in the median exit time, not after each step.
+      100 times in the median exit time, not after each step. Runs that noise brings back before a look are seen later:
+      for phase retrieval at a rate of 1/12 the mean is .5% too long at d = 200, .1% at d = 2000.
 
     Arnaboldi et al. 2023, Sections 3 and 4, finds that noise does not matter; it does, see `ExitFormulas`.
 
@@ -266,7 +267,9 @@ def exit_time(
     if "simulated" in asked:
         end = _PATIENCE * typical if np.isfinite(typical) else horizon
         per_step = algorithm.batch_size / d
-        look_every = 1 if limit.is_closed_form else max(1, int(end / _PATIENCE / _LOOKS / per_step))
+        # Of the loss alone: what an algorithm makes of its slopes may be a quadrature where the risk is none.
+        known = problem.mean_rule(limit.averaging) is None
+        look_every = 1 if known else max(1, int(end / _PATIENCE / _LOOKS / per_step))
         trajectory = simulate_online(
             problem,
             algorithm,
