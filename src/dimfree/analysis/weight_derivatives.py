@@ -13,7 +13,7 @@ from ..batches import map_in_batches
 from ..errors import InvalidInput
 from ..gaussian.grids import Grid, average_over_grid
 from ..gaussian.means import FieldRule, gaussian_mean
-from ..gaussian.rules import AnyRule, Averaging, Trapezoid, bound_on_error
+from ..gaussian.rules import AnyRule, Averaging, Trapezoid, bound_on_error, shifts_of
 from ..problems import FieldProblem, Problem, TwoLayer
 from ..problems.field_problem import split_fields
 from ..state import State
@@ -165,7 +165,7 @@ def _pair_derivatives(problem: TwoLayer, weights, students, teachers, averaging:
         length, along, across = jnp.linalg.norm(one), two @ first, two @ second
         # What is averaged are moments of the plane too: a direction counts also where no field moves along it.
         spread = jnp.stack([jnp.hypot(length, along), jnp.abs(across)])
-        grid = Grid(jnp.maximum(spread, 1e-100), resolution, averaging.shift)
+        grid = Grid(jnp.maximum(spread, 1e-100), resolution, shifts_of(averaging.replica, 2))
 
         def over(points, weights):
             mine, other = length * points[:, 0], points @ jnp.stack([along, across])

@@ -40,7 +40,7 @@ class Grid(eqx.Module):
         self,
         deviations: Float[Array, " r"],
         resolution: Resolution,
-        shift: Float[Array, ""] | float = 0.0,
+        shift: Float[Array, "*r"] | float = 0.0,
         most: int = _POINTS,
     ):
         """The grid for fields that vary so much along each direction.
@@ -49,7 +49,8 @@ class Grid(eqx.Module):
 
         - `deviations`: how far the fields move along each direction; one node is enough where they do not.
         - `resolution`: what the integrand needs.
-        - `shift`: by how much of the spacing to move all nodes: with 1/2 the error changes its sign.
+        - `shift`: by how much of the spacing to move all nodes, or those of each direction: with 1/2 the error of what
+          varies along one direction changes its sign.
         - `most`: points at most; where more are needed, all spacings grow.
         """
         moves = deviations > 0

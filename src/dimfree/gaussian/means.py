@@ -7,16 +7,14 @@ from typing import Any, cast
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-import scipy.special
 from jaxtyping import Array, Float, Int, PyTree
 
 from ..batches import NUMBERS, sum_over_blocks
 from .factor import psd_factor
 from .grids import Grid, average_over_grid
-from .rules import SCRAMBLINGS, AnyRule, GaussHermite, Sobol, Trapezoid, UnorderedHermite, shift_of
+from .rules import AnyRule, GaussHermite, Trapezoid, shifts_of
 
-_DIGITS = 30  # of Sobol points
+_NOISE_NODES = 32  # where it is not known how many are exact
 _NEAR = 2**13  # numbers of some points that stay near the processor: several times faster than all points at once
 # Up to here all derivatives by the fields are averaged once for all tangents; beyond, those along each tangent.
 _FEW_FIELDS = 4
@@ -50,31 +48,23 @@ class FieldRule(eqx.Module):
         The noise is the last direction of the nodes if it has none of its own.
         """
         assert not isinstance(self.fields, Trapezoid)
-        nodes, weights = self.fields.points(dimension + (self.noise_nodes is None))
-        if isinstance(self.fields, Sobol):
-            nodes = jax.lax.cond(self.replica > 0, lambda: _shifted(nodes, self.replica), lambda: jnp.asarray(nodes))
-        if isinstance(self.fields, UnorderedHermite):
-            turned = functools.partial(self.fields.turned, nodes, self.replica)
-            nodes = jax.lax.cond(self.replica > 0, turned, lambda: jnp.asarray(nodes))
-        return nodes, weights
+        dimension = dimension + (self.noise_nodes is None)
+        if isinstance(self.fields, GaussHermite):
+            return self.fields.points(dimension)
+        return self.fields.scrambled(dimension, self.replica)
+
+    def noise_points(self):
+        """Nodes and weights for the noise alone: Gauss-Hermite ones unless it is where something may jump."""
+        if self.noise_nodes is not None or self.smooth:
+            return GaussHermite(self.noise_nodes or _NOISE_NODES).points(1)
+        return self.points(0)
 
 
-def mean_over_noise(function, fields, parameters, nodes: int) -> PyTree[Array]:
-    """The mean of a function of fields, noise and parameters over the noise alone, by so many Gauss-Hermite nodes."""
-    noise, weights = GaussHermite(nodes).points(1)
+def mean_over_noise(function, fields, parameters, nodes, weights) -> PyTree[Array]:
+    """The mean of a function of fields, noise and parameters over the noise alone, by nodes and their weights."""
     # What does not depend on the noise is computed once for all of its nodes.
-    values = jax.vmap(function, in_axes=(None, 0, None))(fields, jnp.asarray(noise[:, 0]), parameters)
+    values = jax.vmap(function, in_axes=(None, 0, None))(fields, jnp.asarray(nodes[:, 0]), parameters)
     return jax.tree.map(lambda value: jnp.tensordot(jnp.asarray(weights), value, axes=1), values)
-
-
-def _shifted(nodes: np.ndarray, replica: Int[Array, ""]) -> Float[Array, "n dimension"]:
-    """Points and their mirror images with some binary digits flipped, others for each replica: as even as they were."""
-    half = nodes[: len(nodes) // 2]
-    digits = np.floor(scipy.special.ndtr(half) * 2.0**_DIGITS).astype(np.int64)
-    flips = np.random.default_rng(0).integers(2**_DIGITS, size=(SCRAMBLINGS + 1, nodes.shape[1]))
-    moved = jnp.bitwise_xor(digits, jnp.asarray(flips)[replica])
-    normal = jax.scipy.special.ndtri((moved + 0.5) * 2.0**-_DIGITS)
-    return jnp.concatenate([normal, -normal])
 
 
 def gaussian_mean(
@@ -104,8 +94,29 @@ def gaussian_mean(
     return _gaussian_mean(mean, covariance, parameters, function=function, rule=rule)
 
 
-@eqx.filter_custom_jvp
-def _gaussian_mean(mean, covariance, parameters, *, function, rule):
+def largest_term(
+    function: Callable[[Float[Array, " r"], Float[Array, ""], Any], Float[Array, ""]],
+    covariance: Float[Array, "r r"],
+    parameters: Any,
+    rule: FieldRule,
+    mean: Float[Array, " r"] | None = None,
+) -> Float[Array, ""]:
+    """The largest term, weight times absolute value, of the sum over points by which `gaussian_mean` takes a mean.
+
+    Where a function jumps, the sum is off by a few such terms at least, and scrambling the points anew may not show it:
+    points that are even put the same number of them on each side. It is zero for a grid.
+    """
+    if isinstance(rule.fields, Trapezoid):
+        return jnp.zeros(())
+    at = _at_node(function, covariance, parameters, rule, mean)
+    terms = jax.lax.map(
+        lambda point: point[1] * jnp.abs(at(point[0])), rule.points(covariance.shape[-1]), batch_size=_NEAR
+    )
+    return jnp.max(terms)
+
+
+def _at_node(function, covariance, parameters, rule: FieldRule, mean) -> Callable[[Float[Array, " n"]], Any]:
+    """The function of standard normal numbers that is averaged: fields, and the noise, follow from these."""
     size = covariance.shape[-1]
     factor, _ = psd_factor(covariance)
 
@@ -113,7 +124,15 @@ def _gaussian_mean(mean, covariance, parameters, *, function, rule):
         fields = factor @ node[:size] if mean is None else mean + factor @ node[:size]
         if rule.noise_nodes is None:
             return function(fields, node[size], parameters)
-        return mean_over_noise(function, fields, parameters, rule.noise_nodes)
+        return mean_over_noise(function, fields, parameters, *rule.noise_points())
+
+    return at
+
+
+@eqx.filter_custom_jvp
+def _gaussian_mean(mean, covariance, parameters, *, function, rule):
+    size = covariance.shape[-1]
+    at = _at_node(function, covariance, parameters, rule, mean)
 
     def weighted(nodes, weights):
         return jax.tree.map(lambda value: jnp.tensordot(weights, value, axes=1), jax.vmap(at)(nodes))
@@ -121,7 +140,7 @@ def _gaussian_mean(mean, covariance, parameters, *, function, rule):
     made = jax.eval_shape(function, covariance[0], covariance[0, 0], parameters)
     numbers = (size + sum(leaf.size for leaf in jax.tree.leaves(made))) * (rule.noise_nodes or 1)
     if isinstance(rule.fields, Trapezoid):
-        return _over_grid(weighted, factor, rule, numbers)
+        return _over_grid(weighted, psd_factor(covariance)[0], rule, numbers)
     nodes, weights = rule.points(size)
     return sum_over_blocks(weighted, (nodes, weights), -(-len(weights) * numbers // _NEAR))
 
@@ -134,7 +153,7 @@ def _over_grid(weighted, factor: Float[Array, "r r"], rule: FieldRule, numbers: 
     if rule.noise_nodes is None:
         deviations = jnp.append(deviations, 1.0)
     resolution = cast(Trapezoid, rule.fields).resolution
-    grid = Grid(jax.lax.stop_gradient(deviations), resolution, shift_of(rule.replica))
+    grid = Grid(jax.lax.stop_gradient(deviations), resolution, shifts_of(rule.replica, deviations.shape[0]))
     block = min({1: 64, 2: 1024}.get(deviations.shape[0], 4096), max(64, NUMBERS // numbers))
     return average_over_grid(weighted, grid, block)
 

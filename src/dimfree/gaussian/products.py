@@ -18,7 +18,7 @@ from .grids import Grid, average_over_grid
 from .integrals import ActivationIntegrals, NetworkAverages
 from .means import FieldRule, gaussian_mean
 from .resolution import Resolution, finest
-from .rules import AnyRule, Averaging, Trapezoid, choose_rule, shift_of
+from .rules import AnyRule, Averaging, Trapezoid, choose_rule, shifts_of
 
 _TABLE = 2048  # entries of a table of smoothed outputs
 _STENCIL = 8  # of them that an interpolation takes
@@ -229,7 +229,7 @@ class _Table(eqx.Module):
         reach = np.sqrt(2 * np.log(1 / rule.tolerance)) + 3
         spacing = 2 * reach * jnp.maximum(jnp.linalg.norm(row), 1e-100) / _TABLE
         means = spacing * (jnp.arange(_TABLE) - _TABLE // 2)
-        grid = Grid(row[-1:], rule.resolution, shift_of(replica))
+        grid = Grid(row[-1:], rule.resolution, shifts_of(replica, 1))
 
         def over(points, weights):
             values = jax.vmap(jax.vmap(lambda x: function(x)))(means + row[-1] * points)

@@ -107,7 +107,10 @@ class Features(eqx.Module):
         - `dimension`: how many numbers it takes, as an array; None if it is an activation, of one number.
         - `resolved`: what of it is to be resolved.
         """
-        self.degree = highest_degree(polynomial_degree(each, dimension) for each in trials(function))
+        if dimension is None:
+            self.degree = highest_degree(polynomial_degree(each, None) for each in trials(function))
+        else:
+            self.degree = highest_degree(loss_degree(each, dimension) for each in trials(function))
         table = _activation_table(function) if dimension is None else _loss_table(resolved(function), dimension)
         self.table = jax.lax.stop_gradient(table)
         known = is_concrete(table)
@@ -182,6 +185,18 @@ def loss_resolution(loss: Callable, dimension: int, tolerance: float, power: int
     return _known(frequencies, reaches)
 
 
+def slope_growth(loss: Callable, dimension: int) -> float:
+    """The power of the distance by which the slopes of a loss grow, between four and eight deviations, on any line."""
+    origins, directions = _lines(dimension)
+    with jax.core.eval_context():
+        lines = jax.vmap(lambda o, v: _along(loss, 1.0, o, v))
+        slopes = np.abs(np.asarray(jax.jit(lines)(origins, directions)[1]))
+    distances = np.abs(_line())
+    near, far = (np.mean(slopes[:, (distances > low) & (distances < 1.1 * low)], axis=1) for low in (4.0, 8.0))
+    matters = far > 1e-3 * far.max()  # along the others hardly anything changes
+    return float(np.max(np.log2(far[matters] / np.maximum(near[matters], np.finfo(float).tiny)), initial=0.0))
+
+
 def _along(loss: Callable, deviation, origin, direction) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     """Values and slopes of a loss along a line."""
     return jax.vmap(jax.value_and_grad(lambda t: loss(deviation * (origin + t * direction))))(_line())
@@ -225,6 +240,25 @@ def polynomial_degree(function: Callable, dimension: int | None) -> int | None:
     used = np.flatnonzero(np.abs(coefficients).max(axis=1) > 1e-12 * size)
     degree = int(used[-1]) if len(used) else 0
     return degree if degree <= _DEGREES else None
+
+
+def loss_degree(loss: Callable, dimension: int) -> int | None:
+    """The degree of a loss as a polynomial of its fields, one more than that of its slopes; None if it is none.
+
+    Slopes need not be those of the value: a loss may stop gradients on purpose.
+    """
+    slopes = polynomial_degree(_Slope(loss, np.random.default_rng(2).standard_normal(dimension)), dimension)
+    return None if slopes is None else highest_degree([polynomial_degree(loss, dimension), slopes + 1])
+
+
+class _Slope(eqx.Module):
+    """The slope of a function of fields along a direction, as a function of the fields."""
+
+    function: Callable
+    direction: Float[np.ndarray, " n"]
+
+    def __call__(self, fields: Float[Array, " n"]) -> Float[Array, ""]:
+        return jax.grad(self.function)(fields) @ self.direction
 
 
 def highest_degree(degrees: Iterable[int | None]) -> int | None:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from ..errors import InvalidInput, positive_integer, shown
 from ..printing import as_call
@@ -18,8 +19,10 @@ from .resolution import Resolution
 
 TOLERANCE = 1e-6  # relative error of averages unless told otherwise
 MOST_EXACT = 1e-10
-_SOBOL = 2**14  # points where a grid does not do
+POINTS = 2**14  # of Sobol, where a grid does not do
 MOST_FIELDS = 6  # of a grid: a dozen nodes for each of more fields are too many
+_DIGITS = 30  # of Sobol points
+_SHIFTS = 3  # ways to move a grid
 SCRAMBLINGS, _DISTANCES = 4, 3.6  # points scrambled anew, and how many times their largest distance bounds an error
 
 
@@ -83,9 +86,55 @@ class Sobol(eqx.Module):
         """Nodes and weights in `dimension` directions."""
         return _sobol(self.number, dimension, self.seed)
 
+    def scrambled(self, dimension: int, replica: Int[Array, ""]) -> tuple[Float[Array, "n m"], Float[Array, " n"]]:
+        """Nodes and weights of a replica: nodes with some binary digits flipped, which are as even as they were."""
+        nodes, weights = self.points(dimension)
+        return _flipped(nodes, replica), jnp.asarray(weights)
+
     def words(self, fields: int) -> str:
-        """What is done, for so many fields."""
+        """Describe the rule for so many fields."""
         return f"scrambled Sobol, {self.number} points and their mirror images over {fields} fields"
+
+
+class WideSobol(eqx.Module):
+    r"""Scrambled Sobol points for integrands that matter far out: half of them lie `spread` times as far from zero.
+
+    $$ \mathbb{E}[F(x)] = \frac{\sum_i w(x_i) F(x_i)}{\sum_i w(x_i)}, \qquad
+       w(x) = \frac{2}{1 + \text{spread}^{-r} \exp\left(\tfrac12 (1 - \text{spread}^{-2}) |x|^2\right)} $$
+
+    over r fields: the points are those of an even mixture of N(0, I) and N(0, spread^2 I), and w is the ratio of the
+    densities. It is 2 at most, so that little is lost near zero, and an event five deviations away is seen by hundreds
+    of points where `Sobol` has none.
+
+    **Arguments:**
+
+    - `points`: number of points, a power of two; each is used with its mirror image.
+    """
+
+    number: int = eqx.field(static=True)
+
+    def scrambled(self, dimension: int, replica: Int[Array, ""]) -> tuple[Float[Array, "n m"], Float[Array, " n"]]:
+        """Nodes and weights of a replica."""
+        nodes, _ = _sobol(self.number, dimension, 0)
+        spread = _spread(dimension)
+        # Each half of a Sobol sequence is even by itself; behind the points come their mirror images.
+        is_far = np.arange(2 * self.number) % self.number >= self.number // 2
+        nodes = jnp.where(is_far, spread, 1.0)[:, None] * _flipped(nodes, replica)
+        excess = 0.5 * (1 - spread**-2) * jnp.sum(nodes**2, axis=1) - dimension * np.log(spread)
+        weights = jax.nn.sigmoid(-excess)
+        return nodes, weights / jnp.sum(weights)
+
+    def words(self, fields: int) -> str:
+        """Describe the rule for so many fields."""
+        return (
+            f"scrambled Sobol, {self.number} points and their mirror images over {fields} fields, half of them "
+            f"{_spread(fields):.2g} times as far out"
+        )
+
+
+def _spread(fields: int) -> float:
+    """How much wider than the fields half of the points are: less for many fields, whose length varies little."""
+    return float(np.sqrt(1 + 4 / fields**0.5))
 
 
 Rule = GaussHermite | Sobol
@@ -126,14 +175,19 @@ class UnorderedHermite(eqx.Module):
         """Nodes and weights in `dimension` directions, those of one input after the other."""
         return _unordered(self.nodes, self.inputs, dimension // self.inputs)
 
-    def turned(self, nodes: Float[np.ndarray, "n dimension"], replica: Int[Array, ""]) -> Float[Array, "n dimension"]:
-        """The nodes turned about zero, the same for each input, another way for each replica: as exact as they were."""
+    def scrambled(self, dimension: int, replica: Int[Array, ""]) -> tuple[Float[Array, "n m"], Float[Array, " n"]]:
+        """Nodes and weights of a replica: nodes turned about zero, the same way for each input, which are as exact."""
+        nodes, weights = self.points(dimension)
         fields = nodes.shape[1] // self.inputs
-        from scipy.stats import special_ortho_group  # a fifth of the time of all imports
 
-        turns = [special_ortho_group(fields, seed=seed).rvs() for seed in range(SCRAMBLINGS + 1)]
-        turn = jnp.asarray(np.stack(turns))[replica]
-        return (jnp.asarray(nodes).reshape(-1, self.inputs, fields) @ turn).reshape(nodes.shape)
+        def turned():
+            from scipy.stats import special_ortho_group  # a fifth of the time of all imports
+
+            turns = [special_ortho_group(fields, seed=seed).rvs() for seed in range(SCRAMBLINGS + 1)]
+            turn = jnp.asarray(np.stack(turns))[replica]
+            return (jnp.asarray(nodes).reshape(-1, self.inputs, fields) @ turn).reshape(nodes.shape)
+
+        return jax.lax.cond(replica > 0, turned, lambda: jnp.asarray(nodes)), jnp.asarray(weights)
 
     def words(self, fields: int) -> str:
         """What is done, for so many fields."""
@@ -144,7 +198,7 @@ class UnorderedHermite(eqx.Module):
         )
 
 
-AnyRule = Rule | Trapezoid | UnorderedHermite
+AnyRule = Rule | WideSobol | Trapezoid | UnorderedHermite
 
 
 class Averaging(eqx.Module):
@@ -156,7 +210,7 @@ class Averaging(eqx.Module):
       as large.
     - `rule`: one to take instead.
     - `replica`: 0, or the number of another way to take the same averages (a shifted grid, other points): their
-      differences estimate the error. It is an array so that all ways share one program.
+      differences estimate the error. It is an array, so that all ways share one program.
     """
 
     tolerance: float = eqx.field(static=True, default=TOLERANCE)
@@ -165,8 +219,8 @@ class Averaging(eqx.Module):
 
     @property
     def shift(self) -> Float[Array, ""]:
-        """By how much of their spacing the nodes of grids are moved."""
-        return shift_of(self.replica)
+        """By how much of their spacing the nodes of grids on a line are moved."""
+        return shifts_of(self.replica, 1)[0]
 
     def loosened(self) -> "Averaging":
         """With the tolerance of covariances."""
@@ -176,8 +230,20 @@ class Averaging(eqx.Module):
         """Other ways to take the same averages, where they are taken by such a rule."""
         if isinstance(self.rule, GaussHermite):
             return [Averaging(self.tolerance, self.rule.fewer())]
-        number = SCRAMBLINGS if isinstance(rule, Sobol | UnorderedHermite) else 1
-        return [Averaging(self.tolerance, self.rule, jnp.asarray(i, jnp.int32)) for i in range(1, number + 1)]
+        return [Averaging(self.tolerance, self.rule, jnp.asarray(i, jnp.int32)) for i in range(1, 1 + _ways(rule))]
+
+    def in_all_ways(self, rule: object, average: Callable[["Averaging"], PyTree[Array]]) -> PyTree[Array]:
+        """The averages taken this way first, then by each replica, along a new first axis: in a single program.
+
+        **Arguments:**
+
+        - `average`: the averages, taken in a given way.
+        """
+        if isinstance(self.rule, GaussHermite):
+            found = [average(way) for way in (self, *self.replicas(rule))]
+            return jax.tree.map(lambda *each: jnp.stack(each), *found)
+        ways = jnp.arange(1 + _ways(rule), dtype=jnp.int32)
+        return jax.lax.map(lambda replica: average(Averaging(self.tolerance, self.rule, replica)), ways)
 
     def accuracy(self, rule: object, average: Callable[["Averaging"], tuple[Array, Array]]) -> "Accuracy":
         """How good averages are that go by such a rule.
@@ -186,9 +252,17 @@ class Averaging(eqx.Module):
 
         - `average`: the averages, and the size of what is averaged, taken in a given way.
         """
+        # One after the other: each is the program that computed the averages themselves.
         (values, size), *others = (average(by) for by in (self, *self.replicas(rule)))
         distances = [jnp.max(jnp.abs(other - values)) for other, _ in others]
         return Accuracy(bound_on_error(distances, rule, size), size)
+
+
+def _ways(rule: object) -> int:
+    """How many replicas tell how good a rule is."""
+    if isinstance(rule, Sobol | WideSobol | UnorderedHermite):
+        return SCRAMBLINGS
+    return _SHIFTS if isinstance(rule, Trapezoid) else 1
 
 
 class Accuracy(NamedTuple):
@@ -198,9 +272,21 @@ class Accuracy(NamedTuple):
     size: Float[Array, ""]
 
 
-def shift_of(replica: Int[Array, ""]) -> Float[Array, ""]:
-    """By how much of their spacing the nodes of the grids of a replica are moved."""
-    return jnp.where(replica > 0, 0.5, 0.0)
+def shifts_of(replica: Int[Array, ""], directions: int) -> Float[Array, " r"]:
+    """By how much of their spacing the nodes of the grids of a replica are moved in each of several directions.
+
+    The first replica moves them by half of it. What varies along a diagonal may come out the same there, since it
+    changes its sign once for each direction; so other replicas move each direction by another part of the spacing.
+    """
+    places = np.arange(directions)
+    rows = np.stack([
+        np.zeros(directions),
+        np.full(directions, 0.5),
+        np.array([0.0, 0.5, 0.25, 0.75, 0.125, 0.625, 0.375])[places % 7],
+        (0.2 + (5**0.5 - 1) / 2 * places) % 1,
+        (0.7 + 2**0.5 * places) % 1,
+    ])  # fmt: skip
+    return jnp.asarray(rows)[replica]
 
 
 def averaging(rule: Rule | None, tolerance: float) -> Averaging:
@@ -217,7 +303,8 @@ def averaging(rule: Rule | None, tolerance: float) -> Averaging:
 def bound_on_error(distances: list[Float[Array, ""]], rule: object, size: Float[Array, ""]) -> Float[Array, ""]:
     """A bound on the error of averages, from how far they are from the same averages taken otherwise.
 
-    Half a spacing away the error of a grid has the opposite sign, up to what is much smaller. Points that are scrambled
+    Half a spacing away the error of a grid has the opposite sign, up to what is much smaller; other parts of
+    the spacing away it has other phases. Points that are scrambled
     anew differ by their errors: of four distances the largest is about two standard deviations, and 3.6 times that
     covers all but one in a hundred. A product rule that is turned has errors of another sign or size.
 
@@ -230,10 +317,12 @@ def bound_on_error(distances: list[Float[Array, ""]], rule: object, size: Float[
     if isinstance(rule, UnorderedHermite):
         # The sets left out are the same however nodes are turned; they lie far out, where slopes and fields are large.
         return 2 * jnp.max(jnp.stack(distances)) + 20 * _LEFT_OUT * size
-    if isinstance(rule, Sobol):
+    if isinstance(rule, Sobol | WideSobol):
         return _DISTANCES * jnp.max(jnp.stack(distances))
-    # What the ends of a grid leave out is the same on both.
-    return distances[0] + 0.03 * rule.tolerance * size if isinstance(rule, Trapezoid) else distances[0]
+    if isinstance(rule, Trapezoid):
+        # What the ends of a grid leave out is the same on all.
+        return jnp.max(jnp.stack(distances)) + 0.03 * rule.tolerance * size
+    return distances[0]
 
 
 def sobol_normals(points: int, dimension: int, rng: np.random.Generator) -> Float[np.ndarray, "points dimension"]:
@@ -276,7 +365,7 @@ def unordered_hermite(inputs: int, fields: int, tolerance: float) -> UnorderedHe
     """The finest such rule that costs about as much as Sobol points do, if it is fine enough to be better."""
     if fields < 2:  # there is no way to turn the nodes, and so no estimate of the error
         return None
-    most, least = (4 * _SOBOL, 8) if tolerance < 1e-5 else (_SOBOL, 6)
+    most, least = (4 * POINTS, 8) if tolerance < 1e-5 else (POINTS, 6)
     finest = None
     for nodes in range(least, _MOST_NODES + 1):  # upwards: sets of more nodes take much longer to list
         rule = UnorderedHermite(nodes, inputs)
@@ -287,6 +376,20 @@ def unordered_hermite(inputs: int, fields: int, tolerance: float) -> UnorderedHe
 
 
 _LEFT_OUT, _MOST_SETS, _MOST_NODES = 1e-7, 2**20, 24
+
+
+def _flipped(nodes: Float[np.ndarray, "n dimension"], replica: Int[Array, ""]) -> Float[Array, "n dimension"]:
+    """Flip some binary digits of points and of their mirror images, others for each replica; none for replica 0."""
+    half = nodes[: len(nodes) // 2]
+
+    def flipped():
+        digits = np.floor(scipy.special.ndtr(half) * 2.0**_DIGITS).astype(np.int64)
+        flips = np.random.default_rng(0).integers(2**_DIGITS, size=(SCRAMBLINGS + 1, nodes.shape[1]))
+        moved = jnp.bitwise_xor(digits, jnp.asarray(flips)[replica])
+        normal = jax.scipy.special.ndtri((moved + 0.5) * 2.0**-_DIGITS)
+        return jnp.concatenate([normal, -normal])
+
+    return jax.lax.cond(replica > 0, flipped, lambda: jnp.asarray(nodes))
 
 
 @functools.lru_cache(maxsize=32)
@@ -311,5 +414,5 @@ def choose_rule(dimension: int, resolution: Resolution | None, tolerance: float)
     - `tolerance`: relative error to reach.
     """
     if resolution is None:
-        return Sobol(_SOBOL)
-    return Trapezoid(resolution, tolerance) if dimension <= resolution.most_fields else Sobol(_SOBOL)
+        return Sobol(POINTS)
+    return Trapezoid(resolution, tolerance) if dimension <= resolution.most_fields else Sobol(POINTS)

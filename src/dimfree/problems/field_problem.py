@@ -9,20 +9,23 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ..errors import InvalidInput, shown
 from ..gaussian.factor import psd_factor
 from ..gaussian.means import FieldRule, gaussian_mean, mean_over_noise
-from ..gaussian.resolution import FEW_POINTS, Features, Resolution, loss_resolution, polynomial_degree
+from ..gaussian.resolution import FEW_POINTS, Features, Resolution, loss_degree, loss_resolution, slope_growth
 from ..gaussian.rules import (
     MOST_FIELDS,
+    POINTS,
     AnyRule,
     Averaging,
     GaussHermite,
     Sobol,
     UnorderedHermite,
+    WideSobol,
     choose_rule,
     unordered_hermite,
 )
@@ -31,7 +34,8 @@ from .base import Draws, Moments, Problem, covariance_of_linear, frames, is_boun
 from .inputs import MEANS, Clusters, Inputs, Spectrum, StandardInputs
 
 _POINTS_OF_TOKENS = 2**16
-_NOISE_NODES = 32  # for the noise, where it is not known how many are exact
+_FAST = 1.5  # exponent of slopes as functions of the fields; that of a ReLU network's is one
+_NOISE_NODES = 32  # where slopes are changed, and no polynomials of the noise
 
 
 Stated = TypeVar("Stated", bound="FieldProblem")
@@ -227,7 +231,8 @@ class FieldProblem(Problem):
     def _chosen_rule(self, tolerance: float, dimension: int, power: int, smooth: bool) -> AnyRule:
         if not smooth or dimension > MOST_FIELDS:
             # The fields of several inputs act together, and points miss more of that than of sums over neurons.
-            many = choose_rule(dimension, None, tolerance) if self.tokens is None else Sobol(_POINTS_OF_TOKENS)
+            points = POINTS if self.tokens is None else _POINTS_OF_TOKENS
+            many = WideSobol(points) if _grows_fast(*_stand_in(self)) else Sobol(points)
             return self._unordered_rule(tolerance, dimension, smooth) or many
         degree = self.degree
         # Slopes have a degree less and enter to this power: half as many nodes as their degree are exact. The rest is
@@ -268,6 +273,7 @@ class FieldProblem(Problem):
         linear_in_teacher: bool = False,
         along_means: bool = False,
         transform: Any = None,
+        mean: Callable[..., PyTree[Array]] = gaussian_mean,
     ) -> PyTree[Array]:
         """The mean of a function of a fresh sample over fields, noise and components of the inputs.
 
@@ -280,6 +286,7 @@ class FieldProblem(Problem):
           their mean: that given the student fields, or, where the loss is smooth, that in the component (the rest
           follows by Stein's lemma, also where Q is singular and there is no regression).
         - `along_means`: whether to take the mean of the product of a vector with the means of the clusters.
+        - `mean`: what is taken over the fields in each component; `largest_term` tells how good their mean is.
         """
         points = self.inputs.are_points
         reduced = linear_in_teacher and not self.sees_teacher and not points
@@ -289,14 +296,14 @@ class FieldProblem(Problem):
         regression = jnp.linalg.pinv(state.Q, hermitian=True) @ state.M if reduced and not self.smooth else None
         readout = self.readout_of(state)
 
-        def in_component(mean, variance, label):
+        def in_component(center, variance, label):
             numbers = (self, readout, label, variance, parameters)
-            numbers = (numbers, mean, regression) if reduced else numbers
-            center = mean[: self.width] if reduced and mean is not None else mean
-            if points:
+            numbers = (numbers, center, regression) if reduced else numbers
+            center = center[: self.width] if reduced and center is not None else center
+            if points and mean is gaussian_mean:
                 # A sum, to be differentiated as one: there is no density whose derivative could be taken instead.
-                return mean_over_noise(of_fields, center, numbers, field_rule.noise_nodes or _NOISE_NODES)
-            return gaussian_mean(of_fields, variance * covariance, numbers, field_rule, mean=center)
+                return mean_over_noise(of_fields, center, numbers, *field_rule.noise_points())
+            return mean(of_fields, variance * covariance, numbers, field_rule, mean=center)
 
         if along_means:
             assert isinstance(self.inputs, Clusters)
@@ -375,7 +382,7 @@ class FieldProblem(Problem):
 
     def single_risk(self, state: State, averaging: Averaging) -> Float[Array, ""]:
         known = self.known_risk(state) if averaging.rule is None else None
-        return self.average(_loss, None, state, averaging, linear_in_teacher=True) if known is None else known
+        return self.average(sample_loss, None, state, averaging, linear_in_teacher=True) if known is None else known
 
     def exact_moments(
         self, state: State, draws: Draws, d: Float[Array, ""], transform: Any = None
@@ -493,6 +500,11 @@ def features_of(problem: FieldProblem, readout: Any) -> Features:
     return Features(loss, loss.dimension)
 
 
+def of_order_one(shape: tuple[int, ...]) -> Float[Array, "..."]:
+    """Numbers that stand for traced ones; no two of them alike, since a softmax of equal outputs is constant."""
+    return jnp.asarray(2.0 + 0.5 * np.sin(2.0 * np.arange(np.prod(shape, dtype=int)))).reshape(shape)
+
+
 def _stand_in(problem: FieldProblem) -> tuple:
     """What a problem is apart from its numbers, which may be traced: something to find out once about all like it."""
     arrays, static = eqx.partition(problem, eqx.is_array)
@@ -503,7 +515,7 @@ def _stand_in(problem: FieldProblem) -> tuple:
 def _loss_of_all(static: FieldProblem, structure, shapes: tuple) -> tuple[LossOfFields, int]:
     """The loss of all fields and how many there are, with a readout, and all other numbers, of order one."""
     with jax.ensure_compile_time_eval():
-        arrays = jax.tree.unflatten(structure, [jnp.full(shape, 2.0) for shape in shapes])
+        arrays = jax.tree.unflatten(structure, list(map(of_order_one, shapes)))
     loss = LossOfFields(eqx.combine(arrays, static))
     return loss, loss.dimension
 
@@ -515,7 +527,13 @@ def _resolution(static: FieldProblem, structure, shapes: tuple, tolerance: float
 
 @functools.lru_cache(maxsize=256)
 def _degree(static: FieldProblem, structure, shapes: tuple) -> int | None:
-    return polynomial_degree(*_loss_of_all(static, structure, shapes))
+    return loss_degree(*_loss_of_all(static, structure, shapes))
+
+
+@functools.lru_cache(maxsize=256)
+def _grows_fast(static: FieldProblem, structure, shapes: tuple) -> bool:
+    """Whether squares of slopes matter most where few points of Sobol lie."""
+    return slope_growth(*_loss_of_all(static, structure, shapes)) > _FAST
 
 
 def by_token(problem: FieldProblem, fields: Float[Array, " n"]) -> Float[Array, "*tokens _"]:
@@ -546,7 +564,7 @@ def _of_reduced_fields(function, student, noise, parameters):
     return _of_fields(function, jnp.concatenate([student, teacher], axis=-1).reshape(-1), noise, inner)
 
 
-def _loss(problem: FieldProblem, sample: Sample, parameters):
+def sample_loss(problem: FieldProblem, sample: Sample, parameters):
     return problem.loss(sample.student, sample.teacher, sample.noise, sample.readout, sample.label)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import check_finite, neurons, real_array
 from ..functions import Function, as_function
-from ..gaussian.probing import is_unordered, probe
+from ..gaussian.probing import is_unordered, probe, stand_in_readout
 from ..printing import as_call
 from .field_problem import FieldProblem, features_of
 from .tokens import as_tokens
@@ -71,8 +71,8 @@ class LocalFields(FieldProblem):
         self.tokens, self.correlations = as_tokens(tokens)
         check_finite(self.readout, "readout")
         size = 0 if self.readout is None else self.readout.shape[0]
-        # A readout of ones stands for any: shapes and kinks do not depend on its values, which may be traced here.
-        stand_in = None if self.readout is None else np.ones(size)
+        # Its values may be traced here. A readout of ones would not show where an argmax over outputs jumps.
+        stand_in = None if self.readout is None else stand_in_readout(size)
         self.alpha = jnp.ones(()) if _takes_clock(loss) else None  # any moment: see `at`
         rows = () if self.tokens is None else (self.tokens,)
         clock = () if self.alpha is None else (np.ones(()),)

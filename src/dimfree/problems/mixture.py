@@ -20,7 +20,7 @@ from ..gaussian.two_relus import ReluAverages, relu_averages, relu_exceeds
 from ..printing import as_call
 from ..state import State
 from .base import Moments
-from .field_problem import FieldProblem, features_of
+from .field_problem import FieldProblem, features_of, of_order_one
 from .inputs import Clusters, as_probabilities
 from .two_layer import Normalisation, scale_of
 
@@ -125,7 +125,7 @@ class Mixture(FieldProblem):
         self.features = None
         if (self.output_loss.numbers or self.activation.function.numbers) and self.smooth:
             with jax.ensure_compile_time_eval():
-                readout = jnp.full(self.readout.shape, 2.0)  # of order one, as it stays
+                readout = of_order_one(self.readout.shape)
             self.features = features_of(self, readout)
 
     @classmethod

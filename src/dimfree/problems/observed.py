@@ -12,15 +12,19 @@ from jaxtyping import Array, Float
 
 from ..errors import InvalidInput, shown
 from ..functions import Function, as_function
-from ..gaussian.probing import probe
-from ..gaussian.rules import Averaging
+from ..gaussian.analytic import is_analytic
+from ..gaussian.means import largest_term
+from ..gaussian.probing import check_values, stand_in_readout
+from ..gaussian.rules import MOST_FIELDS, AnyRule, Averaging, Sobol, WideSobol, bound_on_error
 from ..printing import as_call
 from ..state import State, WideState
 from .base import Problem
-from .field_problem import FieldProblem, features_of
+from .field_problem import FieldProblem, features_of, sample_loss
 from .inputs import Inputs
 
 _NAMES = ("risk", "accuracy")
+_POINTS = 2**15  # of a function that may jump
+_RAREST = 1e-9  # what happens more rarely may escape all points
 
 
 class Observable(eqx.Module):
@@ -49,11 +53,40 @@ class Observable(eqx.Module):
                 "mean over; pass a function of the State."
             )
         if self.name == "accuracy":
-            known = problem.known_accuracy(problem.inputs.fields(problem.inputs.over_blocks(state)), by)
+            known = _known_accuracy(problem, state, by)
             if known is not None:
                 return known
-        function = _Right(problem) if self.function is None else self.function
-        return Observed(problem, function).risk_at(state, by)
+        return self._of_sample(problem).risk_at(state, by)
+
+    def error(self, problem: Problem, state: State | WideState, by: Averaging) -> Any:
+        """A bound on the numerical error of `at`."""
+        found = by.in_all_ways(Sobol(2), lambda way: self.at(problem, state, way))
+        bound = jax.tree.map(lambda values: _bound(by, values), found)
+        if self.name == "risk" or self.of_state:
+            return bound
+        if self.name == "accuracy" and _known_accuracy(problem, state, by) is not None:
+            return bound
+        assert isinstance(state, State)  # `at` has refused a WideState
+        return bound + self._of_sample(problem).unseen_error(state, by)
+
+    def _of_sample(self, problem: Problem) -> "Observed":
+        """The problem whose risk is the mean over samples."""
+        assert isinstance(problem, FieldProblem)
+        return Observed(problem, _Right(problem) if self.function is None else self.function)
+
+
+def _known_accuracy(problem: Problem, state: State | WideState, by: Averaging) -> Float[Array, ""] | None:
+    """The accuracy where the problem has a better way to it than points."""
+    assert isinstance(problem, FieldProblem)
+    assert isinstance(state, State)
+    return problem.known_accuracy(problem.inputs.fields(problem.inputs.over_blocks(state)), by)
+
+
+def _bound(by: Averaging, values: Float[Array, "ways *shape"]) -> Float[Array, "*shape"]:
+    """A bound on the error of each entry of an average, from the same taken in other ways."""
+    value, others = values[0], values[1:]
+    distance = jnp.max(jnp.abs(others - value), axis=0)
+    return bound_on_error([distance], Sobol(2), jnp.abs(value)) + 0.03 * by.tolerance * jnp.abs(value)
 
 
 def as_observable(problem: Problem, what: Any) -> Observable:
@@ -86,8 +119,9 @@ class Observed(FieldProblem):
 
     $$ \text{risk} = \mathbb{E}[\text{function}(\lambda, \lambda^*, \text{noise}, \text{readout}, \text{label})] $$
 
-    Inputs, students, teachers and readout are those of the problem. Means are taken as those of a loss are, and jumps
-    and kinks are found as those of a loss are.
+    Inputs, students, teachers and readout are those of the problem. A function that is made of analytic operations is
+    averaged as a loss is. Any other may jump, perhaps where it is rare: it is averaged over points of which half lie
+    far out ([`WideSobol`]).
 
     **Arguments:**
 
@@ -109,8 +143,7 @@ class Observed(FieldProblem):
         p, k, self.of, self.readout = problem.width, problem.teacher_width, problem, problem.readout
         self.tokens, self.correlations = problem.tokens, problem.correlations
         rows = () if self.tokens is None else (self.tokens,)
-        # A readout of ones stands for any: shapes and kinks do not depend on its values, which may be traced here.
-        readout = None if self.readout is None else np.ones(self.readout.shape)
+        readout = None if self.readout is None else stand_in_readout(self.readout.size)  # its values may be traced here
         label = problem.inputs.label(0)
         called = getattr(function, "__wrapped__", function)
         labels = () if label is None or not _takes(called, 5) else (np.ones(label.shape),)
@@ -122,8 +155,10 @@ class Observed(FieldProblem):
         words += f" and a label of shape {labels[0].shape}" if labels else ""
         of_fields = _OfFields(self.function, rows, p, readout, *labels)
         fields = self.inputs_per_sample * (p + k)
-        self.smooth = probe(of_fields, fields + 1, name="The function to observe", arguments=words)
+        check_values(of_fields, fields + 1, name="The function to observe", arguments=words)
         program = jax.make_jaxpr(lambda *arguments: self.function(*arguments))(*given).jaxpr
+        # A jump that trying does not meet may be where it matters: only operations tell that there is none.
+        self.smooth = is_analytic(program, [place < 3 for place in range(len(program.invars))])
         used = {id(number) for step in program.eqns for number in step.invars} | set(map(id, program.outvars))
         self._sees_teacher, self.sees_noise = (id(program.invars[number]) in used for number in (1, 2))
         self.features = None
@@ -149,6 +184,22 @@ class Observed(FieldProblem):
     @property
     def noise_nodes(self) -> int | None:
         return None if self.sees_noise else 1
+
+    def _chosen_rule(self, tolerance: float, dimension: int, power: int, smooth: bool) -> AnyRule:
+        if smooth and dimension <= MOST_FIELDS:
+            return super()._chosen_rule(tolerance, dimension, power, smooth)
+        return WideSobol(_POINTS)
+
+    def unseen_error(self, state: State, averaging: Averaging) -> Float[Array, ""]:
+        """What a jump adds to the error of the mean, and replicas of the points do not show.
+
+        Points that are even put the same number of them on each side of a jump, however they are scrambled: the sum is
+        off by about the point that is next to the jump, and by its mirror image. What no point sees may still happen.
+        """
+        if self.smooth:
+            return jnp.zeros(())
+        fields = self.inputs.fields(self.inputs.over_blocks(state))
+        return 2 * self.average(sample_loss, None, fields, averaging, mean=largest_term) + _RAREST
 
     def __repr__(self) -> str:
         return as_call(self, problem=self.of, function=self.function)

@@ -17,7 +17,7 @@ from ..gaussian.activations import Activation, as_activation
 from ..gaussian.integrals import ActivationIntegrals
 from ..gaussian.probing import probe
 from ..gaussian.products import ProductIntegrals
-from ..gaussian.resolution import Resolution, finest, highest_degree, loss_resolution, polynomial_degree
+from ..gaussian.resolution import Resolution, finest, highest_degree, loss_degree, loss_resolution
 from ..gaussian.rules import Averaging
 from ..printing import as_call
 from ..state import State
@@ -266,7 +266,7 @@ def _resolution(static: MultiOutput, outputs: int, tolerance: float, power: int)
 
 @functools.lru_cache(maxsize=256)
 def _degree(static: MultiOutput, outputs: int) -> int | None:
-    return polynomial_degree(*_loss_of_all(static, outputs))
+    return loss_degree(*_loss_of_all(static, outputs))
 
 
 class _OfBoth(eqx.Module):

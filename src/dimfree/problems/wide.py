@@ -13,7 +13,7 @@ from ..gaussian.grids import Grid, average_over_grid
 from ..gaussian.half_range import HalfRange
 from ..gaussian.means import FieldRule
 from ..gaussian.one_field import own_averages, smoothed
-from ..gaussian.rules import Averaging, GaussHermite, Rule, Sobol, Trapezoid
+from ..gaussian.rules import Averaging, GaussHermite, Rule, Sobol, Trapezoid, shifts_of
 from ..state import WideState
 
 if TYPE_CHECKING:
@@ -137,7 +137,9 @@ def _sums(problem: "Network", state: WideState, averaging: Averaging) -> _Sums:
     if isinstance(rule, Trapezoid):
         deviations = jnp.maximum(jnp.linalg.norm(factor, axis=0), jnp.max(jnp.abs(along), axis=0))
         most = _GRID_POINTS[problem.teacher_width]
-        grid = Grid(jax.lax.stop_gradient(deviations), rule.resolution, averaging.shift, most)
+        grid = Grid(
+            jax.lax.stop_gradient(deviations), rule.resolution, shifts_of(averaging.replica, deviations.shape[0]), most
+        )
         block = int(np.clip(_BLOCK_NUMBERS // problem.width, 32, 512))
         return average_over_grid(over, grid, block, blocks=-(-most // block))
     if isinstance(rule, HalfRange):
