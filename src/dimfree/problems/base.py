@@ -93,6 +93,10 @@ class Problem(eqx.Module):
         """Times at which it changes at once, if there are any."""
         return None
 
+    def jumping_at(self, times: Float[Array, " jumps"]) -> "Problem":
+        """The same problem with its `jumps` at other times."""
+        return self
+
     def __repr__(self) -> str:
         return as_call(self)
 

@@ -38,7 +38,8 @@ class Tasks(FieldProblem):
     - `tasks`: problems of the same width p; a spectrum is given to the whole (`with_inputs`).
     - `teachers`: for each task the numbers of its teachers, or $C_t$ of shape `(k, K)`, or a JAX function of alpha that
       returns such a matrix; by default each task has its own teachers, and K is their total number.
-    - `switches`: increasing times, one fewer than tasks: each task in its turn.
+    - `switches`: increasing times, one fewer than tasks: each task in its turn. A simulation switches after a whole
+      number of steps, the nearest; the problem of its trajectory has these times.
     - `probabilities`: of the tasks instead: numbers, or a JAX function of alpha to as many; equal if left out.
     - `variances`: of a coordinate of an input in each task; 1 if left out.
     - `heads`: whether each task has its own readout, one after the other in the readout of the State; otherwise they
@@ -210,6 +211,9 @@ class Tasks(FieldProblem):
     @property
     def jumps(self) -> Float[Array, " jumps"] | None:
         return self.switches
+
+    def jumping_at(self, times: Float[Array, " jumps"]) -> "Tasks":
+        return eqx.tree_at(lambda problem: problem.switches, self, times)
 
     def only(self, task: int) -> "Tasks":
         """The problem with one task alone, the first of which is 0."""

@@ -88,7 +88,8 @@ def simulate_online(
     different, place = np.pad(different, (twice, 0)), place + twice
     roomy = exact.is_roomy(problem, algorithm, d)
     looks = None if look_every == 1 else jnp.asarray(look_every)
-    job = _Job(problem, algorithm, stop, looks, jnp.asarray(different), dimension, block, roomy)
+    switching, problem = jumping_between_steps(problem, algorithm.batch_size, d)
+    job = _Job(switching, algorithm, stop, looks, jnp.asarray(different), dimension, block, roomy)
     states, keys = spread((states, keys), devices)
     results = _run_all(job, in_parts(states, parts), in_parts(keys, parts), devices, lanes, cost, progress)
     states, outcome, ended = results.saved, results.outcome, results.ended
@@ -108,6 +109,17 @@ def simulate_online(
             key=key,
         ),
     )
+
+
+def jumping_between_steps(problem: Problem, batch_size: int, d: int | Float[Array, ""]) -> tuple[Problem, Problem]:
+    """The problem with jumps after a whole number of steps, the nearest: as steps see it, and as it is stated.
+
+    Steps see a jump half a step earlier, where it does not matter how the clock of a step is rounded.
+    """
+    if problem.jumps is None:
+        return problem, problem
+    steps = jnp.round(problem.jumps * d / batch_size)
+    return problem.jumping_at((steps - 0.5) * batch_size / d), problem.jumping_at(steps * batch_size / d)
 
 
 class _Job(eqx.Module):

@@ -16,6 +16,7 @@ from ..problems import Problem
 from ..simulation import exact
 from ..simulation.devices import Progress, in_segments, on_each, spread
 from ..simulation.loop import LANES, Lanes, Loop, Results, block_length, blocks_done
+from ..simulation.online import jumping_between_steps
 from ..state import State
 from ..trajectory import Outcome
 
@@ -128,6 +129,7 @@ def _loop(job: Job, d: Float[Array, ""]) -> Loop:
         problem, algorithm, level, steps = jax.tree.map(
             lambda leaf: leaf[run // each], (job.problems, job.algorithms, job.levels, job.steps)
         )
+        problem, _ = jumping_between_steps(problem, batch, d)
         state = algorithm.begin(jax.tree.map(lambda leaf: leaf[run], job.starts))
         return Run(state, problem, algorithm, level, see(problem.at(0.0), state, level, steps))
 
