@@ -182,6 +182,7 @@ def test_check_of_a_real_problem_agrees(tmp_path):
     assert set(found) == {
         "schema", "dimfree", "problem", "algorithm", "agrees", "slope", "slope_error", "slopes", "alpha",
         "dimensions", "distances", "distance_errors", "diverged", "drift", "expectation", "expectation_error",
+        "slope_errors", "remainders",
     }  # fmt: skip
     assert found["dimensions"] == [100, 400, 1600]
     with xarray.open_zarr(tmp_path / "a.zarr", consolidated=False) as data:

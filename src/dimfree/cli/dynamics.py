@@ -208,7 +208,7 @@ def check(
 ) -> None:
     """Do theory and simulation agree, at the right rate?
 
-    The distance of simulated SGD from its ODE limit must fall as d^-1/2. The random numbers are always the same.
+    The distance of simulated SGD from its ODE limit must fall as d^-1/2 or faster. The random numbers are always the same.
 
     Exit codes: 0 they agree, 1 they do not, 2 bad input, 130 interrupted.
 
@@ -236,6 +236,7 @@ def check(
         save_data(output, {None: xarray.Dataset(columns, coords={"d": list(sizes)}, attrs=attributes)})
     if as_json:
         drift = ("coordinate", "limit", "simulated", "standard_error")
+        remainder = ("coordinate", "alpha", "difference", "standard_error")
         print_json(
             "check",
             problem=repr(problem),
@@ -244,12 +245,14 @@ def check(
             slope=result.slope,
             slope_error=result.slope_error,
             slopes=result.slopes,
+            slope_errors=result.slope_errors,
             alpha=result.alpha,
             dimensions=result.dimensions,
             distances=result.distances,
             distance_errors=result.distance_errors,
             diverged=result.diverged,
             drift=[dict(zip(drift, row, strict=True)) for row in result.drift],
+            remainders=[dict(zip(remainder, row, strict=True)) for row in result.remainders],
             expectation=result.expectation,
             expectation_error=result.expectation_error,
         )

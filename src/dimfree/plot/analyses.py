@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def distances(result: CheckResult, *, axes: Axes | None = None) -> Axes:
-    """The distance of simulated SGD from its ODE for each d, beside the rate at which it must fall.
+    """The distance of simulated SGD from its ODE for each d, beside the rate at which it must fall at least.
 
     **Arguments:**
 
