@@ -143,6 +143,22 @@ def test_the_risk_of_every_task_shows_what_is_forgotten():
     np.testing.assert_allclose(problem.risks(START), [problem.only(0).risk(START), problem.only(1).risk(START)])
 
 
+def test_tasks_have_their_own_teachers_and_noise_unless_told_otherwise():
+    """A student like the first teacher: risk zero and, of independent erf, 1/3, beside half of the noise."""
+    tasks = [dimfree.TwoLayer(1, 1, "erf", noise=0.1), dimfree.TwoLayer(1, 1, "erf", noise=0.4)]
+    problem, like_first = dimfree.Tasks(tasks, probabilities=[0.3, 0.7]), dimfree.State(Q=[[1.0]], M=[[1.0, 0.0]])
+    assert problem.teacher_width == 2
+    np.testing.assert_allclose(problem.risks(like_first), [0.05, 0.2 + 1 / 3], rtol=1e-10)
+    np.testing.assert_allclose(problem.irreducible_risk, 0.3 * 0.05 + 0.7 * 0.2, rtol=1e-12)
+
+
+def test_a_curriculum_has_one_teacher_and_inputs_of_two_variances():
+    """Linear networks, by hand: variance (Q - 2 M + 1) / 2, and half of the noise of either kind of samples."""
+    problem = dimfree.Tasks.curriculum(1, 2.0, activation="linear", noise=[0.1, 0.6], variances=[0.5, 4.0])
+    risks = problem.risks(dimfree.State(Q=[[0.9]], M=[[0.3]]))
+    np.testing.assert_allclose(risks, [0.5 * 1.3 / 2 + 0.05, 4.0 * 1.3 / 2 + 0.3], rtol=1e-12)
+
+
 SETTINGS = {
     "Tasks.switching": {"similarity": [0.2, 0.9], "switch": [1.0, 3.0]},
     "Tasks.drifting": {"drift": [0.0, 0.8]},

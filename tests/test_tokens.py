@@ -95,6 +95,43 @@ def test_steps_are_those_of_a_loop_in_numpy(name):
     np.testing.assert_allclose(moving[0]["students"], weights, rtol=0, atol=1e-12)
 
 
+def links(fields):
+    """The named links, in NumPy: averages over the directions, which are the columns."""
+    return {
+        "softmax": np.mean(np.sum(softmax(fields.T).T * fields, axis=0)),
+        "logsumexp": np.mean(np.log(np.sum(np.exp(fields), axis=0))),
+        "square": np.mean(np.sum(fields**2, axis=0) / len(fields)),
+    }
+
+
+@pytest.mark.parametrize("link", ["softmax", "logsumexp", "square"])
+def test_a_named_link_is_its_formula(link):
+    """Of three inputs, for two directions of the student and one of the teacher; the noise alone is left of both."""
+    student, teacher = (np.random.default_rng(5).normal(size=(3, n)) for n in (2, 1))
+    problem = dimfree.SequenceIndex(link, 3, width=2, noise=0.2)
+    expected = 0.5 * (links(student)[link] - links(teacher)[link] - np.sqrt(0.2) * 0.7) ** 2
+    np.testing.assert_allclose(
+        problem.loss(jnp.asarray(student), jnp.asarray(teacher), 0.7, None), expected, rtol=1e-12
+    )
+    same = jnp.asarray(teacher)
+    left = [float(dimfree.SequenceIndex(link, 3, noise=0.2).loss(same, same, z, None)) for z in (-1.0, 1.0)]
+    np.testing.assert_allclose(problem.irreducible_risk, np.mean(left), rtol=1e-12)  # E[z^2] = 1
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_attention_of_another_rank_than_the_teacher_s(tied):
+    """Either has the square root of its own rank, and keys behind all of its own queries."""
+    problem = dimfree.Attention(3, rank=1, teacher_rank=2, tied=tied)
+    rng, given = np.random.default_rng(5), []
+    for rank, width in ((1, problem.width), (2, problem.teacher_width)):
+        assert width == (rank if tied else 2 * rank)
+        fields = rng.normal(size=(3, width))
+        given.append((fields, softmax(fields[:, :rank] @ fields[:, -rank:].T / np.sqrt(rank))))
+    (student, found), (teacher, expected) = given
+    loss = problem.loss(jnp.asarray(student), jnp.asarray(teacher), 0.0, None)
+    np.testing.assert_allclose(loss, np.sum((found - expected) ** 2) / 6, rtol=1e-12)
+
+
 STATE = State(Q=[[1.1]], M=[[0.4]])
 
 

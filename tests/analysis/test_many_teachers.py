@@ -88,6 +88,34 @@ def test_where_a_narrow_network_comes_to_rest():
     assert abs(risk / (rest @ rest + rest.sum() ** 2 / 12) - 1) < 1e-6
 
 
+@pytest.mark.parametrize("key", [None, jax.random.key(0)], ids=["pairs", "random"])
+def test_the_mean_output_of_a_start_is_right(key):
+    """The lengths of all students together are the strengths, exactly or within five of their errors at d = 10^4."""
+    family = dimfree.PowerLawTeachers(0.75, teachers=20, d=10_000)
+    problem, start = family(30, key=key)
+    Q = start.overlaps[STUDENTS, STUDENTS]
+    found = float(problem.numbers @ Q[:, 0, 0]) if key is None else float(np.trace(np.asarray(Q)[0]))
+    within = 1e-12 if key is None else 5 * np.sqrt(2 / (30 * 10_000))
+    assert abs(found / family.strengths.sum() - 1) < within
+
+
+@pytest.mark.parametrize("exponent", [0.6, 0.75, 1.5])
+def test_predicted_exponents_are_those_of_the_best_width(exponent):
+    """The risk of the docstring at the best of all widths; where strengths have no sum, for very many teachers."""
+
+    def best(compute):
+        width = np.geomspace(1e2, 1e26, 120_001)
+        learned = np.minimum((compute / width) ** (1 / exponent), width / 2)
+        of_others = 1e18 if exponent < 1 else learned ** (2 - 2 * exponent)  # the square of their sum
+        risk = learned ** (1 - 2 * exponent) + of_others / (width - learned)
+        return np.log([width[np.argmin(risk)], np.min(risk)])
+
+    size, compute = (best(1e26) - best(1e22)) / np.log(1e4)
+    predicted = dimfree.PowerLawTeachers(exponent, teachers=10, d=100).predicted
+    assert abs(size - predicted["size"]) < 0.02
+    assert abs(compute - predicted["compute"]) < 0.02
+
+
 @pytest.mark.parametrize(("exponent", "within"), [(1.5, 0.04), (1.0, 0.11)])
 def test_a_sum_of_steps_is_a_power_law(exponent, within):
     """The fifth to the sixtieth of 300 teachers: -1.297 for -4/3, and -1.102 for -1, where 300 are few."""

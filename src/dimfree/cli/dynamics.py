@@ -208,7 +208,8 @@ def check(
 ) -> None:
     """Do theory and simulation agree, at the right rate?
 
-    The distance of simulated SGD from its ODE limit must fall as d^-1/2 or faster. The random numbers are always the same.
+    The distance of simulated SGD from its ODE limit must fall as d^-1/2 or faster. The random numbers are always
+    the same.
 
     Exit codes: 0 they agree, 1 they do not, 2 bad input, 130 interrupted.
 
