@@ -172,6 +172,18 @@ def test_an_own_loss_of_output_and_target():
         np.testing.assert_allclose(ours, closed, atol=1e-10)
 
 
+def test_one_output_has_two_classes():
+    """The logistic loss of the label's sign, or its mean over the teacher's sigmoid."""
+    hard = dimfree.MultiOutput([[1.0]], [[1.0]], "linear", "cross-entropy", "hard")
+    soft = dimfree.MultiOutput([[1.0]], [[1.0]], "linear", "cross-entropy", "soft")
+    for output, target in ((0.7, 1.2), (0.7, -1.2), (-0.4, 0.3)):
+        given = jnp.array([output]), jnp.array([target]), 0.0, jnp.array([1.0])
+        of_class = {True: np.log1p(np.exp(-output)), False: np.log1p(np.exp(output))}
+        chance = 1 / (1 + np.exp(-target))
+        np.testing.assert_allclose(hard.loss(*given), of_class[target > 0], rtol=1e-12)
+        np.testing.assert_allclose(soft.loss(*given), chance * of_class[True] + (1 - chance) * of_class[False])
+
+
 def test_correct_is_the_class_of_the_largest_output():
     problem = dimfree.MultiOutput(np.eye(3), np.eye(3), "linear", "cross-entropy", "hard")
     noise, readout = jnp.zeros(()), problem.readout
