@@ -117,7 +117,7 @@ ALGORITHMS = PLAIN | {
 RNG = np.random.default_rng(20)
 
 
-def drawn(_):
+def drawn():
     problem = str(RNG.choice(list(PROBLEMS)))
     algorithm = str(RNG.choice(list(PLAIN if problem == "tensor" else ALGORITHMS)))
     rate = round(PROBLEMS[problem][1] * RNG.uniform(0.5, 1.2), 3)
@@ -125,7 +125,7 @@ def drawn(_):
 
 
 @SLOW
-@pytest.mark.parametrize("setting", map(drawn, range(20)), ids=str)
+@pytest.mark.parametrize("setting", [drawn() for _ in range(20)], ids=str)
 def test_right_settings_agree(setting):
     """A false alarm in 2% of all runs of these twenty, if each of them had its share of 1/1000."""
     problem, algorithm, rate, batch_size, ridge = setting

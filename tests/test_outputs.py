@@ -176,12 +176,34 @@ def test_one_output_has_two_classes():
     """The logistic loss of the label's sign, or its mean over the teacher's sigmoid."""
     hard = dimfree.MultiOutput([[1.0]], [[1.0]], "linear", "cross-entropy", "hard")
     soft = dimfree.MultiOutput([[1.0]], [[1.0]], "linear", "cross-entropy", "soft")
+    assert not hard.smooth
+    assert soft.smooth
     for output, target in ((0.7, 1.2), (0.7, -1.2), (-0.4, 0.3)):
         given = jnp.array([output]), jnp.array([target]), 0.0, jnp.array([1.0])
         of_class = {True: np.log1p(np.exp(-output)), False: np.log1p(np.exp(output))}
         chance = 1 / (1 + np.exp(-target))
         np.testing.assert_allclose(hard.loss(*given), of_class[target > 0], rtol=1e-12)
         np.testing.assert_allclose(soft.loss(*given), chance * of_class[True] + (1 - chance) * of_class[False])
+
+
+@pytest.mark.parametrize("normalisation", ["mean", "sum"])
+def test_the_error_is_a_sum_over_all_neurons(normalisation):
+    """Three students and two teachers, each with its own number of neurons in the scale."""
+    rng = np.random.default_rng(0)
+    readout, teacher, s, t = (rng.normal(size=shape) for shape in ((2, 3), (2, 2), 3, 2))
+    problem = dimfree.MultiOutput(readout, teacher, "square", normalisation=normalisation)
+    weights = problem.error_weights(dimfree.State(Q=np.eye(3), M=np.zeros((3, 2))))
+    p, k = (3, 2) if normalisation == "mean" else (1, 1)
+    error = readout @ s**2 / p - teacher @ t**2 / k
+    np.testing.assert_allclose(weights @ np.concatenate([s**2, t**2]), error, rtol=1e-12)
+    loss = problem.loss(jnp.asarray(s), jnp.asarray(t), 0.0, problem.readout)
+    np.testing.assert_allclose(loss, error @ error / 2, rtol=1e-12)
+    # Of another activation of the teacher, and of a polynomial of degree 2 * 2 = 4.
+    other = dimfree.MultiOutput(readout, teacher, "square", normalisation=normalisation, teacher_activation="linear")
+    error = readout @ s**2 / p - teacher @ t / k
+    loss = other.loss(jnp.asarray(s), jnp.asarray(t), 0.0, other.readout)
+    np.testing.assert_allclose(loss, error @ error / 2, rtol=1e-12)
+    assert problem.degree == dimfree.TwoLayer(3, 2, "square").degree == 4
 
 
 def test_correct_is_the_class_of_the_largest_output():
