@@ -66,11 +66,20 @@ def compute(
             watch(position)
             try:
                 row = _one_by_one(description, cells.at(position), keys[position])
-            except Exception as error:  # whatever a cell does, the others are computed
-                errors[position] = f"{type(error).__name__}: {error}"
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # whatever a cell does, such as sys.exit, the others are computed
+                errors[position] = in_words(error)
         rows.append([row.get(quantity.name, quantity.fill) for quantity in wanted])
     columns = np.array(rows, dtype=float).T
     return {quantity.name: column for quantity, column in zip(wanted, columns, strict=True)}, errors
+
+
+def in_words(error: BaseException) -> str:
+    """What a cell raised."""
+    if isinstance(error, SystemExit):
+        return f"SystemExit: it called sys.exit({error.code!r})"
+    return f"{type(error).__name__}: {error}"
 
 
 def cell_keys(description: Description, cells: Cells) -> Any:

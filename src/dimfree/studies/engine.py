@@ -18,13 +18,17 @@ from .cells import Cells, Layout
 from .description import Description
 from .files import FULL
 from .lock import Lock
+from .patience import Patience
 from .progress import Progress
 from .store import Record, Store, made_with
 from .tasks import run_task
-from .workers import Cluster
+from .watch import Loss, Watch
+from .workers import SILENT, Cluster
 
 _RETRIES = 2  # of a task that raised
-_RESUBMITS = 2  # of a task whose workers died; it is given up when twenty-one have: each takes seconds to start
+_MOST_HUNG = 3  # workers that were stopped with a task, silent or too long at it, before it is given up
+_SURE = 2  # of those, after which a cell is known to take longer than `timeout`
+_MOST_LOST = 7  # workers that died with a task before it is given up: on a busy cluster any may be killed
 _COUNT_EVERY = 10.0  # seconds between two counts of the workers
 
 
@@ -110,6 +114,7 @@ def run(
     with Lock(store.files) as lock:
         store.files.tidy()
         done, damaged = store.take_up(description, arrays, accept_changes=accept_changes, repair=repair)
+        store.forget_failures()
         began = time.perf_counter()
         driver = Driver(description, store, arrays, done, cluster, lock)
         if description.refine is not None:
@@ -148,14 +153,19 @@ class Driver:
         self.description, self.store, self.arrays, self.done = description, store, arrays, done
         self.cluster, self.lock = cluster, lock
         self.text, self.made_with = json.dumps(description.to_dict()), made_with(description)
+        self.patience = Patience(description)
+        self.patience.learn_from(done)
+        self.silence = self.patience.silence(SILENT)
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[Callable[[Iterable[Cells], Report, Progress], None]]:
         """A function that computes tasks, while the cluster is up."""
         if self.cluster.kind == "inline":
+            if self.description.timeout is not None:
+                print("With cluster inline no cell is stopped: timeout has no effect.", file=sys.stderr, flush=True)
             yield self._inline
             return
-        with self.cluster.connect(self.store.files.root) as client:
+        with self.cluster.connect(self.store.files.root, self.silence) as client:
             yield lambda tasks, report, bar: _Rush(self, client, tasks, report, bar).all()
 
     def _inline(self, tasks: Iterable[Cells], report: Report, bar: Progress) -> None:
@@ -180,19 +190,23 @@ class _Rush:
         self.name = uuid.uuid4().hex
         self.under_way: dict[str, Cells] = {}
         self.submits: dict[int, int] = {}
-        self.late: dict[int, int] = {}
+        self.losses: dict[int, list[Loss]] = {}  # of a task, since a cell of it was last left out
+        self.late: dict[int, set[int]] = {}
         self.most, self.counted = 16, -_COUNT_EVERY
         self.results = as_completed(loop=client.loop, with_results=False, raise_errors=False)
+        self.watch = Watch(client, f"study-{self.name}", self._allowed)
 
     def all(self) -> None:
         """Until all are done, or have failed."""
-        self._fill()
-        for future in self.results:
-            cells = self.under_way.pop(future.key)
-            self._heard(future, cells)
-            if self.driver.lock.is_lost:
-                raise Interrupted("Another driver has taken over this store while this one slept.")
+        with self.watch:
             self._fill()
+            for future in self.results:
+                cells = self.under_way.pop(future.key)
+                self._heard(future, cells)
+                self.watch.forget(cast(str, future.key))
+                if self.driver.lock.is_lost:
+                    raise Interrupted("Another driver has taken over this store while this one slept.")
+                self._fill()
 
     def _fill(self) -> None:
         """Keep workers busy, and no more: a study has more tasks than a scheduler should hold."""
@@ -205,37 +219,110 @@ class _Rush:
     def _submit(self, cells: Cells) -> None:
         number = self.submits.get(cells.task, 0)
         self.submits[cells.task] = number + 1
+        if number == 0 and self.driver.description.timeout is not None:
+            self.late[cells.task] = self.driver.store.timeouts(cells.task)
         key = f"study-{self.name}-{cells.task}-{number}"
         self.under_way[key] = cells
         arguments = (self.driver.text, self.driver.store.url, cells, self.driver.made_with)
-        future = self.client.submit(run_task, *arguments, may_exit=True, key=key, retries=_RETRIES, pure=False)
+        options: dict[str, Any] = {"may_exit": True, "topic": self.watch.topic}
+        future = self.client.submit(run_task, *arguments, **options, key=key, retries=_RETRIES, pure=False)
         self.results.add(future)
+
+    def _allowed(self, key: str) -> float | None:
+        """The seconds that a task may take; None if it is not under way."""
+        cells = self.under_way.get(key)
+        if cells is None:
+            return None
+        return self.driver.patience.seconds(cells, self.losses.get(cells.task, []).count(Loss.LATE))
 
     def _heard(self, future: Future, cells: Cells) -> None:
         # What counts is the store: a worker may die between writing a task and handing over what it returns.
         if (record := self.driver.store.record(cells.task, self.driver.arrays)) is not None:
+            self.driver.patience.learn(cells, record["seconds"])
             self.report.add(record)
             self.bar.add(len(cells), len(record["failed"]) + len(record["timed_out"]))
         elif future.status == "error":
-            self._failed(cast(BaseException, future.exception()), cells)
+            error = cast(BaseException, future.exception())
+            if isinstance(error, KilledWorker):
+                key = cast(str, future.key)
+                self._lost(self.watch.loss(key, error.last_worker.address), key, cells)
+            elif isinstance(error, OSError) and error.errno in FULL:
+                raise self.driver.full_disk()
+            else:
+                self._give_up(cells, f"{type(error).__name__}: {error}")
         elif future.status in ("pending", "lost"):
             self._submit(cells)
         else:
             raise Interrupted("The connection to the scheduler was lost. Run the same command again to go on.")
 
-    def _failed(self, error: BaseException, cells: Cells) -> None:
-        if isinstance(error, OSError) and error.errno in FULL:
-            raise self.driver.full_disk()
-        if isinstance(error, KilledWorker):
-            late = len(self.driver.store.timeouts(cells.task))
-            # Workers end themselves when a cell takes too long: that one is known now, and the next attempt gets on.
-            if late > self.late.get(cells.task, 0) or self.submits[cells.task] <= _RESUBMITS:
-                self.late[cells.task] = late
-                self._submit(cells)
-                return
-            error = InvalidInput(
-                "every worker that took it died, perhaps for want of memory. Give workers more (--memory), or make "
-                "tasks smaller (cells_per_task)."
+    def _lost(self, loss: Loss, key: str, cells: Cells) -> None:
+        """A task was lost with its worker: another one computes it, without cells that are known to take too long."""
+        task = cells.task
+        losses = self.losses.setdefault(task, [])
+        if loss is not Loss.BESIDE:
+            losses.append(loss)
+        if late := self._timed_out(cells):
+            losses.clear()
+            seconds = duration(cast(float, self.driver.description.timeout))
+            self._say(f"Task {task}: {named(late)} took longer than {seconds} (timeout) and will have status 3.")
+        elif losses.count(Loss.SILENT) + losses.count(Loss.LATE) >= _MOST_HUNG:
+            self._give_up(
+                cells,
+                f"{_MOST_HUNG} workers were stopped with it; in the end {self._what(loss, key)}. If its cells may take "
+                "so long, give them the time: timeout: SECONDS in the study file.",
             )
-        self.report.failures[cells.task] = f"{type(error).__name__}: {error}"
-        print(f"task {cells.task} failed: {error!r:.300}", file=sys.stderr, flush=True)
+            return
+        elif len(losses) >= _MOST_LOST:
+            self._give_up(
+                cells,
+                f"{_MOST_LOST} workers died with it, perhaps because they ran out of memory. Give workers more "
+                "(--memory), or make tasks smaller (cells_per_task, in a new store).",
+            )
+            return
+        elif loss is not Loss.BESIDE and key in self.watch.began:  # others only waited at that worker
+            self._say(f"Task {task} ({named(cells.index)}): {self._what(loss, key)}. Another worker computes it.")
+        self._submit(cells)
+
+    def _what(self, loss: Loss, key: str) -> str:
+        """What happened to a task."""
+        if loss is Loss.SILENT:
+            return f"the worker gave no sign of life for {duration(self.driver.silence)} and was stopped"
+        if loss is Loss.LATE:
+            return f"the task was not done after {duration(self.watch.late[key])} and the worker was stopped"
+        return "the worker died"
+
+    def _timed_out(self, cells: Cells) -> list[int]:
+        """Cells of a task that have taken too long since it was last submitted."""
+        store, task, timeout = self.driver.store, cells.task, self.driver.description.timeout
+        if timeout is None:
+            return []
+        losses = self.losses[task]
+        if losses.count(Loss.SILENT) + losses.count(Loss.LATE) >= _SURE:
+            # Their workers could not say so, but were silent for longer than a cell may take.
+            begun = store.begun(task) if len(cells) > 1 and not self.driver.patience.together else None
+            suspects = cells.index.tolist() if begun is None else [begun]
+            if self.driver.patience.together or len(suspects) == 1:
+                for cell in suspects:
+                    store.mark_timeout(task, cell, timeout)
+        late = store.timeouts(task)
+        new, self.late[task] = late - self.late[task], late
+        return sorted(new)
+
+    def _give_up(self, cells: Cells, words: str) -> None:
+        self.report.failures[cells.task] = words
+        with contextlib.suppress(OSError, InvalidInput):  # the report says it as well
+            self.driver.store.mark_failed(cells.task, cells.index.tolist(), words)
+        self._say(f"Task {cells.task} ({named(cells.index)}) is given up: {words:.300}")
+
+    def _say(self, words: str) -> None:
+        print(words, file=sys.stderr, flush=True)
+
+
+def named(cells: Iterable[int]) -> str:
+    """Cells in words."""
+    numbers = sorted(map(int, cells))
+    if len(numbers) == 1:
+        return f"cell {numbers[0]}"
+    if numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"cells {numbers[0]} to {numbers[-1]}"
+    return f"cells {', '.join(map(str, numbers[:4]))}" + (f" and {len(numbers) - 4} more" if len(numbers) > 4 else "")

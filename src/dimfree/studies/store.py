@@ -7,6 +7,8 @@ The format, `dimfree.study/2`, is a directory or a prefix of an object store:
     results.zarr/       an array for each quantity, one chunk for each task; an array for each axis of numbers
     done/<task>.json    written when all chunks of a task are: size and digest of each, how the task went; sealed
     timeouts/           cells that took too long
+    begun/<task>.json   the cell that is being computed, where cells have a timeout and a task has many
+    failed/<task>.json  why a task could not be computed; the next run tries again
     lock.json           the driver that writes
 
 Its guarantees, and what gives them:
@@ -26,6 +28,7 @@ Stores of the earlier format `dimfree.study/1` have no digests, and lack chunks 
 They can be opened, with a warning that says so; resumed with `accept_changes`, they get digests.
 """
 
+import contextlib
 import datetime
 import enum
 import functools
@@ -224,6 +227,37 @@ class Store:
         """Say that all chunks of a task are written."""
         self.files.write(f"done/{task}.json", sealed(record | {"task": task}))
 
+    def mark_failed(self, task: int, cells: Iterable[int], reason: str) -> None:
+        """Say why a task could not be computed."""
+        self.files.write(f"failed/{task}.json", {"cells": list(cells), "reason": reason, "at": _now()})
+
+    def failures(self) -> dict[int, str]:
+        """The tasks that could not be computed, with the reason."""
+        found = {}
+        for name in self.files.names("failed"):
+            with contextlib.suppress(InvalidInput, FileNotFoundError, ValueError, KeyError, TypeError):
+                found[int(name.removesuffix(".json"))] = str(self.files.read(f"failed/{name}")["reason"])
+        return found
+
+    def forget_failures(self) -> None:
+        """What could not be computed is tried again."""
+        for name in self.files.names("failed"):
+            self.files.remove(f"failed/{name}")
+
+    def mark_begun(self, task: int, cell: int) -> None:
+        """Say which cell of a task is being computed."""
+        self.files.write(f"begun/{task}.json", {"cell": cell})
+
+    def forget_begun(self, task: int) -> None:
+        """No cell of a task is being computed."""
+        self.files.remove(f"begun/{task}.json")
+
+    def begun(self, task: int) -> int | None:
+        """The cell of a task that was being computed last, if it is known."""
+        with contextlib.suppress(InvalidInput, FileNotFoundError, KeyError, TypeError):
+            return int(self.files.read(f"begun/{task}.json")["cell"])
+        return None
+
     def mark_timeout(self, task: int, cell: int, seconds: float) -> None:
         """Say that a cell took too long."""
         self.files.write(f"timeouts/{task}-{cell}.json", {"cell": cell, "seconds": seconds})
@@ -415,5 +449,5 @@ def _differences(old: Any, new: Any, where: str = "") -> Iterable[str]:
             yield f"axes: in the order {', '.join(old)} in the store, {', '.join(new)} now"
         for name in [*old, *(name for name in new if name not in old)]:
             yield from _differences(old.get(name), new.get(name), f"{where}.{name}" if where else str(name))
-    elif old != new and where != "title":
+    elif old != new and where not in ("title", "timeout"):
         yield f"{where}: {old!r:.80} in the store, {new!r:.80} now"

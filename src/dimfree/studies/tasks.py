@@ -6,19 +6,22 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from distributed import get_worker
 
 from ..errors import InvalidInput
 from .arrays import Arrays
 from .cells import Cells, cells_in_full_task, is_vectorised
-from .computations import compute
+from .computations import compute, in_words
 from .description import Description, checked
 from .quantities import quantities
 from .store import Status, Store, made_with
 
 HUNG = 17  # exit code of a worker that gave up on a cell
+_TO_WRITE = 5.0  # seconds to write down which cell that was: the store may be what keeps the cell waiting
 
 
 @functools.lru_cache(maxsize=8)
@@ -34,7 +37,9 @@ def _made_with(text: str) -> dict[str, str]:
     return made_with(checked(json.loads(text)))
 
 
-def run_task(text: str, url: str, cells: Cells, wanted: dict[str, str], *, may_exit: bool) -> dict[str, Any]:
+def run_task(
+    text: str, url: str, cells: Cells, wanted: dict[str, str], *, may_exit: bool, topic: str | None = None
+) -> dict[str, Any]:
     """Compute a task and write it to the store; what it returns is small, because results are in the store.
 
     **Arguments:**
@@ -45,7 +50,11 @@ def run_task(text: str, url: str, cells: Cells, wanted: dict[str, str], *, may_e
     - `wanted`: what computes where the driver is; a worker that has other versions or other code refuses.
     - `may_exit`: whether this is a worker and not the driver's own process. A worker may end itself when a cell takes
       too long: its supervisor starts another one, which leaves out that cell.
+    - `topic`: of Dask's events, on which a worker says that it begins.
     """
+    if topic is not None:
+        worker = get_worker()
+        worker.log_event(topic, {"key": worker.get_current_task(), "worker": worker.address})
     description, size, arrays = _stated(text)
     here = _made_with(text) if may_exit else wanted
     if different := [
@@ -64,8 +73,14 @@ def run_task(text: str, url: str, cells: Cells, wanted: dict[str, str], *, may_e
     found: dict[str, np.ndarray] = {}
     errors: dict[int, str] = {}
     if not (is_vectorised(description) and len(skip) == len(cells)):
-        with _Watch(description, store, cells, may_exit) as watch:
-            found, errors = compute(description, cells, size=size, skip=skip, watch=watch.at)
+        with _Timeout(description, store, cells, may_exit) as timeout:
+            try:
+                found, errors = compute(description, cells, size=size, skip=skip, watch=timeout.at)
+            except (SystemExit, KeyboardInterrupt) as error:
+                if not may_exit and isinstance(error, KeyboardInterrupt):
+                    raise
+                # What a cell raises must not end the worker: Dask would start another, and give it the same task.
+                raise RuntimeError(in_words(error)) from error
     results = _arrays(description, cells, found, errors, skip)
     record = {
         "chunks": store.write(arrays, cells, results),
@@ -79,6 +94,8 @@ def run_task(text: str, url: str, cells: Cells, wanted: dict[str, str], *, may_e
         "made_with": here,
     }
     store.mark_done(cells.task, record)
+    if description.timeout is not None and len(cells) > 1:
+        store.forget_begun(cells.task)
     return record
 
 
@@ -106,11 +123,12 @@ def _arrays(
     return results
 
 
-class _Watch:
-    """Ends the process when a cell (or, computed together, all cells of a task) takes longer than it may.
+class _Timeout:
+    """Ends the process when a cell (or, computed together, all cells of a task) takes longer than `timeout`.
 
     A computation cannot be stopped from outside within its process. So the cell is written down as one that took too
-    long, and the process ends.
+    long, and the process ends. A computation that keeps Python's interpreter to itself also keeps this from running;
+    then the process gives no sign of life, and the driver notices.
     """
 
     def __init__(self, description: Description, store: Store, cells: Cells, may_exit: bool):
@@ -119,24 +137,24 @@ class _Watch:
         self.store, self.cells = store, cells
         self.timer: threading.Timer | None = None
 
-    def __enter__(self) -> "_Watch":
+    def __enter__(self) -> "_Timeout":
         if self.together:
             self._begin(range(len(self.cells)))
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._stop()
-
-    def at(self, position: int) -> None:
-        """A cell begins."""
-        self._stop()
-        self._begin([position])
-
-    def _stop(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
 
-    def _begin(self, positions: Any) -> None:
+    def at(self, position: int) -> None:
+        """A cell begins."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.seconds is not None and len(self.cells) > 1:  # who looks later must know which of them it was
+            self.store.mark_begun(self.cells.task, int(self.cells.index[position]))
+        self._begin([position])
+
+    def _begin(self, positions: Iterable[int]) -> None:
         if self.seconds is None:
             return
         self.timer = threading.Timer(self.seconds, self._give_up, args=(list(positions),))
@@ -144,10 +162,15 @@ class _Watch:
         self.timer.start()
 
     def _give_up(self, positions: list[int]) -> None:
+        writing = threading.Thread(target=self._write, args=(positions,), daemon=True)
+        writing.start()
+        writing.join(_TO_WRITE)
+        _exit_process()
+
+    def _write(self, positions: list[int]) -> None:
         assert self.seconds is not None
         for position in positions:
             self.store.mark_timeout(self.cells.task, int(self.cells.index[position]), self.seconds)
-        _exit_process()
 
 
 def _exit_process() -> None:

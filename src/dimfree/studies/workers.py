@@ -17,7 +17,8 @@ from tornado.ioloop import PeriodicCallback
 from ..errors import InvalidInput
 
 Kind = Literal["local", "slurm", "address", "inline"]
-_DEATHS = 6  # of workers, after which a task that was with each of them is given back
+SILENT = 60.0  # seconds without a sign of life after which a worker is replaced; Dask takes once or twice as long
+_TO_START = 180.0  # seconds that a worker has to import what it needs and to come forward
 # Dask's workers return freed memory to the system at once. Every array above 128 KiB then costs a page fault for each
 # page, and NumPy took four times as long. 32 MiB is the most that glibc takes for the second.
 _MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(2**25), "MALLOC_MMAP_THRESHOLD_": str(2**25)}
@@ -60,10 +61,18 @@ class Cluster:
         return self.workers or (1 if self.kind == "inline" else CPU_COUNT)
 
     @contextlib.contextmanager
-    def connect(self, store: str) -> Iterator[Client]:
-        """A client of the cluster, which ends with it."""
+    def connect(self, store: str, silence: float = SILENT) -> Iterator[Client]:
+        """A client of the cluster, which ends with it.
+
+        **Arguments:**
+
+        - `store`: a directory that all workers see.
+        - `silence`: seconds without a sign of life after which a worker is replaced.
+        """
         settings: dict[str, Any] = {
-            "distributed.scheduler.allowed-failures": _DEATHS,
+            # A task that is lost with its worker is given back at once: the driver says so, and decides.
+            "distributed.scheduler.allowed-failures": 0,
+            "distributed.scheduler.worker-ttl": f"{silence} s",
             "distributed.worker.multiprocessing-method": "spawn",
             # What Dask measures of itself takes 7% of a core, which the tasks want; so it takes 3%.
             "distributed.worker.profile.enabled": False,
@@ -93,6 +102,7 @@ class Cluster:
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
             env=environment(),
+            death_timeout=_TO_START,
         )
 
     def _slurm(self, store: str) -> Any:
