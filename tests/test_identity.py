@@ -130,15 +130,16 @@ def test_what_a_function_uses_is_not_called(tmp_path):
     assert not called
 
 
-def test_versions_and_precision_are_part_of_every_name(monkeypatch):
+def test_versions_precision_and_random_numbers_are_part_of_every_name(monkeypatch):
     names = {identity(1.0)}
     monkeypatch.setattr("jax.__version__", "99.0")
     names.add(identity(1.0))
     monkeypatch.setattr("dimfree.identity.installed_version", lambda name: "99.0")
     names.add(identity(1.0))
-    with jax.enable_x64(False):
-        names.add(identity(1.0))
-    assert len(names) == 4
+    for setting in (jax.enable_x64(False), jax.default_prng_impl("rbg"), jax.threefry_partitionable(False)):
+        with setting:
+            names.add(identity(1.0))
+    assert len(names) == 6
 
 
 CODE = """

@@ -42,8 +42,8 @@ def identity(*values: Any) -> str:
     field; functions by their code, constants, defaults, closures and the globals that they use (a module of the user's
     own by its source, and that of the modules it imports). Functions that are fields of an object and take one number,
     such as schedules and activations, count by their values at many points as well. What comes with a library counts by
-    its name and the library's version. The versions of dimfree and JAX and the precision are part of every name. The
-    same values in another process have the same name.
+    its name and the library's version. The versions of dimfree and JAX, the precision and JAX's generator of random
+    numbers are part of every name. The same values in another process have the same name.
 
     It is an error to give something that cannot be told from something else, such as an open file.
 
@@ -60,9 +60,28 @@ def identity(*values: Any) -> str:
 
 
 def surroundings() -> dict[str, str]:
-    """What computes here: the versions of dimfree and JAX, and the precision."""
-    precision = "64 bits" if jax.config.jax_enable_x64 else "32 bits"  # pyright: ignore[reportAttributeAccessIssue]
-    return {"dimfree": installed_version("dimfree"), "jax": jax.__version__, "precision": precision}
+    """What computes here: the versions of dimfree and JAX, the precision, and how random numbers are made."""
+    precision = "64 bits" if jax_setting("jax_enable_x64") else "32 bits"
+    return {
+        "dimfree": installed_version("dimfree"),
+        "jax": jax.__version__,
+        "precision": precision,
+        "random numbers": random_numbers(),
+    }
+
+
+def random_numbers() -> str:
+    """How JAX makes random numbers here: the same key gives others with another generator."""
+    words = jax_setting("jax_default_prng_impl")
+    if not jax_setting("jax_threefry_partitionable"):
+        words += ", not partitionable"
+    offset = jax_setting("jax_random_seed_offset")
+    return f"{words}, seeds moved by {offset}" if offset else words
+
+
+def jax_setting(name: str) -> Any:
+    """A setting of JAX as it is here and now, also inside of `with jax.threefry_partitionable(...)`."""
+    return getattr(jax.config, name)
 
 
 def digest(value: Any) -> str:

@@ -10,6 +10,7 @@ import sys
 import tarfile
 from collections.abc import Callable
 
+import jax
 import numpy as np
 import pytest
 from drivers import DRAW, HERE, arrays
@@ -533,6 +534,47 @@ def test_what_computes_has_changed_and_going_on_is_recorded(name, own, monkeypat
     assert run(directory / "store", study).computed == 0  # once is enough
     made = [json.loads((directory / f"store/done/{task}.json").read_text())["made_with"] for task in range(4)]
     assert made[0] == made[1] != made[2] == made[3]
+
+
+GENERATORS = {
+    "another generator": (lambda: jax.default_prng_impl("rbg"), "'rbg'"),
+    "threefry split otherwise": (lambda: jax.threefry_partitionable(False), "'threefry2x32, not partitionable'"),
+}
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+@pytest.mark.parametrize("says", [True, False], ids=["the store says which", "the store is older"])
+def test_another_generator_of_random_numbers_is_refused(name, says, store, expected):
+    """The same key gives other numbers with it: a store must not hold both."""
+    other, generator = GENERATORS[name]
+    words = f"random numbers: 'threefry2x32' in the store, {generator} now"
+    manifest = json.loads((store / "manifest.json").read_text())
+    assert manifest["made_with"]["random numbers"] == "threefry2x32"
+    if not says:
+        del manifest["made_with"]["random numbers"], manifest["sha256"]
+        (store / "manifest.json").write_text(json.dumps(sealed(manifest)))
+    np.testing.assert_array_equal(numbers(store)["mean"], expected["mean"])
+    for task in (2, 3):
+        (store / f"done/{task}.json").unlink()
+    with other(), pytest.raises(dimfree.InvalidInput, match=f"(?s){words}.*--accept-changes"):
+        run(store)
+    assert dimfree.open_study(store).attrs["tasks_done"] == 2
+    with other():
+        assert run(store, accept_changes=True).complete
+    mixed = numbers(store)["mean"]
+    np.testing.assert_array_equal(mixed[:2], expected["mean"][:2])
+    assert (mixed[2:] != expected["mean"][2:]).all()
+    assert words in dimfree.open_study(store).attrs["accepted_changes"]
+
+
+def test_an_older_store_goes_on_with_the_default_generator(store, good):
+    manifest = json.loads((store / "manifest.json").read_text())
+    del manifest["made_with"]["random numbers"], manifest["sha256"]
+    (store / "manifest.json").write_text(json.dumps(sealed(manifest)))
+    (store / "done/2.json").unlink()
+    assert run(store).computed == 1
+    assert arrays(store) == arrays(good)
+    assert "accepted_changes" not in dimfree.open_study(store).attrs
 
 
 def test_another_precision_is_refused(own):

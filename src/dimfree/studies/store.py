@@ -21,8 +21,9 @@ Its guarantees, and what gives them:
   record is not read.
 - Metadata of arrays and the values of axes follow from the study; what is on the disk is compared with that.
 - Damage is an error that names the task and the file. Nothing is computed again unless `repair` is given.
-- The study, the versions of dimfree and JAX, the precision and the code of the study's own function are compared when a
-  study is resumed. With `accept_changes` it goes on with others, and the manifest keeps what changed and when.
+- The study, the versions of dimfree and JAX, the precision, JAX's generator of random numbers and the code of the
+  study's own function are compared when a study is resumed. Where a store does not say which generator made it, it is
+  taken for JAX's default. With `accept_changes` it goes on with others, and the manifest keeps what changed and when.
 
 Stores of the earlier format `dimfree.study/1` have no digests, and lack chunks in which every number is the fill value.
 They can be opened, with a warning that says so; resumed with `accept_changes`, they get digests.
@@ -51,6 +52,7 @@ from .files import Files, is_sealed, sealed
 
 _SCHEMA, _WITHOUT_DIGESTS = "dimfree.study/2", "dimfree.study/1"
 _ARRAYS = "results.zarr"
+_RANDOM, _DEFAULT_RANDOM = "random numbers", "threefry2x32"  # JAX's default, where a store does not say
 _SHOWN = 8  # lines of what is damaged
 Record = dict[str, Any]
 
@@ -170,6 +172,8 @@ class Store:
     def _refuse_if_changed(self, description: Description, arrays: Arrays, accept: bool) -> list[int]:
         """An error if what computes has changed; if accepted, the tasks that an earlier format kept in part."""
         now, before = made_with(description), self.manifest.get("made_with")
+        if before is not None:
+            before = {_RANDOM: _DEFAULT_RANDOM} | before
         if before is None:
             changes = [f"the store was begun by dimfree {self.manifest['made_by'].get('dimfree')}, without digests"]
         else:

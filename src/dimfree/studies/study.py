@@ -102,8 +102,8 @@ class Study(Description):
         - `memory`: of a worker, such as `"4GB"`.
         - `queue`, `account`, `walltime`, `interface`: for SLURM.
         - `allow_code`: whether the study's own function may be imported and run.
-        - `accept_changes`: whether to go on in a store that was begun with other versions, another precision or other
-          code; the store then says so.
+        - `accept_changes`: whether to go on in a store that was begun with other versions, another precision, another
+          generator of random numbers or other code; the store then says so.
         - `repair`: whether to compute tasks again whose results in the store are damaged.
         - `progress`: whether to show how far it is.
 

@@ -62,7 +62,8 @@ def run_task(
     ]:
         raise InvalidInput(
             f"The worker on {socket.gethostname()} would compute something else than the driver: "
-            f"{'; '.join(different)}. Install the same versions, and the same code, for all workers."
+            f"{'; '.join(different)}. Install the same versions and the same code for all workers, and set JAX up "
+            "alike."
         )
     store = Store(url)
     if (record := store.record(cells.task, arrays)) is not None:  # the worker that wrote it died before it could say so

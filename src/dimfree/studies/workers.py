@@ -15,6 +15,7 @@ from distributed import Client, LocalCluster, Status
 from tornado.ioloop import PeriodicCallback
 
 from ..errors import InvalidInput
+from ..identity import jax_setting
 
 Kind = Literal["local", "slurm", "address", "inline"]
 SILENT = 60.0  # seconds without a sign of life after which a worker is replaced; Dask takes once or twice as long
@@ -22,6 +23,7 @@ _TO_START = 180.0  # seconds that a worker has to import what it needs and to co
 # Dask's workers return freed memory to the system at once. Every array above 128 KiB then costs a page fault for each
 # page, and NumPy took four times as long. 32 MiB is the most that glibc takes for the second.
 _MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(2**25), "MALLOC_MMAP_THRESHOLD_": str(2**25)}
+_RANDOM_NUMBERS = ("jax_default_prng_impl", "jax_threefry_partitionable", "jax_random_seed_offset")
 _LOOK_EVERY = 2.0  # seconds, for workers that are gone
 
 
@@ -154,7 +156,7 @@ def _kept_up(cluster: Any, number: int) -> Iterator[None]:
 
 
 def environment() -> dict[str, str]:
-    """What a worker's environment has: one core each, so that workers do not get in each other's way."""
+    """What a worker's environment has: one core each, to be out of each other's way, and JAX set up as it is here."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
     return {
         "XLA_FLAGS": flags,
@@ -163,4 +165,6 @@ def environment() -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         **_MEMORY,
         "JAX_ENABLE_X64": os.environ.get("JAX_ENABLE_X64", "1"),
+        # A script may have changed them in its own process.
+        **{name.upper(): str(jax_setting(name)) for name in _RANDOM_NUMBERS},
     }
