@@ -1,6 +1,7 @@
 """SGD on a user's own data: the spectrum of rows, the sets that SGD draws from, and the verdict with its causes."""
 
 import dataclasses
+import os
 import sys
 
 import jax
@@ -97,6 +98,36 @@ def test_rows_that_have_no_spectrum_are_refused_in_words(monkeypatch):
     assert_refused(given, {"Spectrum.from_data(np.eye(4), blocks=6)": "more rows or fewer blocks"})
     monkeypatch.setitem(sys.modules, "sklearn.decomposition", None)
     assert_refused(given, {"Spectrum.from_data(np.eye(4), blocks=2)": "need scikit-learn: pip install"})
+
+
+class RawFile:
+    """Rows in a file without a header: its shape is what somebody has said."""
+
+    def __init__(self, path, shape):
+        self.path, self.shape = path, shape
+
+    def __getitem__(self, index):
+        numbers = np.fromfile(self.path)
+        return numbers[: len(numbers) // self.shape[1] * self.shape[1]].reshape(-1, self.shape[1])[index]
+
+
+@pytest.mark.parametrize("rows_in_batch", [None, 50, 64], ids=["one batch", "it ends with a batch", "within a batch"])
+def test_an_array_that_ends_early_is_refused_in_words(tmp_path, rows_in_batch, monkeypatch):
+    rows = np.random.default_rng(0).normal(size=(200, 5))
+    rows.tofile(tmp_path / "rows")
+    whole = Spectrum.from_data(RawFile(tmp_path / "rows", (200, 5)))
+    np.testing.assert_allclose(whole.eigenvalues, Spectrum.from_data(rows).eigenvalues)
+    os.truncate(tmp_path / "rows", 8 * (5 * 150 + 2))
+    if rows_in_batch is not None:
+        monkeypatch.setattr(components, "_NUMBERS", 5 * rows_in_batch)
+    given = {"dimfree": dimfree, "X": RawFile(tmp_path / "rows", (200, 5)), "rows": rows, "ERF": ERF, "SGD": SGD}
+    words = "X says that it has 200 rows, but it ends after 150"
+    cases = {
+        "dimfree.Spectrum.from_data(X)": words,
+        "dimfree.RandomFeatures.from_data(X, rows[:, 0])": words,
+        "dimfree.from_data(X, np.ones((1, 5)), ERF, SGD, alpha=1.0, runs=8, key=KEY)": words,
+    }
+    assert_refused(given | {"np": np, "KEY": KEY}, cases)
 
 
 # The sets that SGD draws from.

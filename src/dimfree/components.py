@@ -75,6 +75,7 @@ def batches(given: Any, name: str, rows: int | None = None) -> Iterator[Float[np
     - `given`: an array, in memory or in a file, or an iterable of batches, which come as they are.
     - `rows`: in a batch of an array; chosen by their size if left out.
     """
+    n = size = 0
     if is_array(given):
         n, d = check_rows(given, name)
         size = rows or max(1, _NUMBERS // d)
@@ -87,7 +88,8 @@ def batches(given: Any, name: str, rows: int | None = None) -> Iterator[Float[np
                 f"{name} = {shown(given)} was given; give an array of shape (n, d), a memory-mapped file, or an "
                 "iterable of batches of rows."
             ) from None
-    for batch in found:
+    read = 0
+    for number, batch in enumerate(found, start=1):
         numbers = np.asarray(real_array(batch, name))
         if numbers.ndim != 2:
             raise InvalidInput(
@@ -96,6 +98,12 @@ def batches(given: Any, name: str, rows: int | None = None) -> Iterator[Float[np
             )
         if not np.isfinite(numbers).all():
             raise InvalidInput(f"{name} contains NaN or infinite numbers; replace them or leave these rows out.")
+        read += len(numbers)
+        if is_array(given) and read != min(n, number * size):
+            raise InvalidInput(
+                f"{name} says that it has {n:,} rows, but it ends after {read:,}. If it is in a file, the "
+                "file was cut off: copy or write it again."
+            )
         yield numbers
 
 

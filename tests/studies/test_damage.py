@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pytest
 from drivers import DRAW, HERE, arrays
+from numcodecs.zstd import Zstd
 
 import dimfree
 from dimfree.studies import lock
@@ -657,6 +658,25 @@ def test_a_store_without_digests_opens_and_says_so(older):
     shutil.rmtree(older / ARRAYS / "status/c/1")  # which no finished task is without
     with pytest.raises(dimfree.InvalidInput, match="status/c/1/0 is missing"):
         dimfree.open_study(older)
+
+
+SHORTER = {
+    "ends early": lambda old: Zstd(checksum=True).encode(np.zeros(3)),
+    "goes on": lambda old: Zstd(checksum=True).encode(np.zeros(9)),
+    "ends within a number": lambda old: Zstd(checksum=True).encode(b"abc"),
+    "is cut": lambda old: old[:-3],
+    "is empty": lambda old: b"",
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*kept no digests")
+@pytest.mark.parametrize("name", SHORTER)
+def test_an_array_without_digests_that_ends_early_is_said(name, older):
+    content(SHORTER[name])(older / ARRAYS / "left/c/1/1")
+    data = dimfree.open_study(older)
+    np.testing.assert_array_equal(data.left[:2], LEFT[:2])
+    with pytest.raises(dimfree.InvalidInput, match=r"(?s)damaged.*task 3: .*left/c/1/1 is not a whole chunk"):
+        data.left.load()
 
 
 def test_a_store_without_digests_gets_them_when_changes_are_accepted(older):

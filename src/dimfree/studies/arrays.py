@@ -103,6 +103,17 @@ class Arrays:
         """A part of an array."""
         return np.asarray(_array(Chunks(self.metadata, fetch), name, "r")[region])
 
+    def is_chunk(self, name: str, task: int, content: bytes) -> bool:
+        """Whether these bytes are a whole chunk of an array."""
+        path = f"{name}/{self.chunk(task)}"
+        corner = np.unravel_index(task, self.tiles)
+        region = tuple(slice(int(i) * side, (int(i) + 1) * side) for i, side in zip(corner, self.chunks, strict=True))
+        try:
+            self.read(name, {path: content}.get, region)
+        except Exception:  # whatever Zarr makes of them
+            return False
+        return True
+
     def differs(self, name: str, content: bytes) -> str | None:
         """How the metadata of an array, as found on the disk, differ from those of the study; None if they do not."""
         own = self.metadata[f"{name}/{METADATA}"]

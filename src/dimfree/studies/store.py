@@ -394,6 +394,8 @@ class Store:
             raise InvalidInput(f"{path} is missing") from error
         if written is not None and _digest(content) != written:
             raise InvalidInput(f"{path} has other bytes than were written")
+        if written is None and not arrays.is_chunk(name, task, content):
+            raise InvalidInput(f"{path} is not a whole chunk: it was cut off or changed")
         return content
 
     def damaged(self, lines: list[str]) -> InvalidInput:
