@@ -125,7 +125,7 @@ def test_an_array_that_ends_early_is_refused_in_words(tmp_path, rows_in_batch, m
     cases = {
         "dimfree.Spectrum.from_data(X)": words,
         "dimfree.RandomFeatures.from_data(X, rows[:, 0])": words,
-        "dimfree.from_data(X, np.ones((1, 5)), ERF, SGD, alpha=1.0, runs=8, key=KEY)": words,
+        "dimfree.from_data(X, np.ones((1, 5)), ERF, SGD, alpha=1.0, runs=8, key=KEY)": "150",
     }
     assert_refused(given | {"np": np, "KEY": KEY}, cases)
 

@@ -75,11 +75,10 @@ def batches(given: Any, name: str, rows: int | None = None) -> Iterator[Float[np
     - `given`: an array, in memory or in a file, or an iterable of batches, which come as they are.
     - `rows`: in a batch of an array; chosen by their size if left out.
     """
-    n = size = 0
     if is_array(given):
         n, d = check_rows(given, name)
         size = rows or max(1, _NUMBERS // d)
-        found: Any = (given[begin : begin + size] for begin in range(0, n, size))
+        found: Any = _slices(given, name, n, size)
     else:
         try:
             found = iter(given)
@@ -88,8 +87,7 @@ def batches(given: Any, name: str, rows: int | None = None) -> Iterator[Float[np
                 f"{name} = {shown(given)} was given; give an array of shape (n, d), a memory-mapped file, or an "
                 "iterable of batches of rows."
             ) from None
-    read = 0
-    for number, batch in enumerate(found, start=1):
+    for batch in found:
         numbers = np.asarray(real_array(batch, name))
         if numbers.ndim != 2:
             raise InvalidInput(
@@ -98,12 +96,6 @@ def batches(given: Any, name: str, rows: int | None = None) -> Iterator[Float[np
             )
         if not np.isfinite(numbers).all():
             raise InvalidInput(f"{name} contains NaN or infinite numbers; replace them or leave these rows out.")
-        read += len(numbers)
-        if is_array(given) and read != min(n, number * size):
-            raise InvalidInput(
-                f"{name} says that it has {n:,} rows, but it ends after {read:,}. If it is in a file, the "
-                "file was cut off: copy or write it again."
-            )
         yield numbers
 
 
@@ -175,6 +167,18 @@ def least_squares(
         operator = linear((len(target), len(mean)), matvec=product, rmatvec=transposed, dtype=float)
         weights = scipy.sparse.linalg.lsqr(operator, target, atol=1e-8, btol=1e-8)[0]
     return weights, target - product(weights)
+
+
+def _slices(given: Any, name: str, n: int, size: int) -> Iterator[Any]:
+    """The rows of an array, `size` at a time; an error if there are fewer than its shape says."""
+    for begin in range(0, n, size):
+        rows = given[begin : begin + size]
+        if len(rows) != min(size, n - begin):
+            raise InvalidInput(
+                f"{name} says that it has {n:,} rows, but it ends after {begin + len(rows):,}. If it is in a file, the "
+                "file was cut off: copy or write it again."
+            )
+        yield rows
 
 
 class _Covariance:
