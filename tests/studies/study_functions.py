@@ -1,8 +1,12 @@
 """Functions that studies in these tests call by import path, in processes of their own."""
 
+import ctypes
+import os
+import signal
 import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 
@@ -25,8 +29,6 @@ def trouble(problem, algorithm, *, key):
 
 def step(problem, algorithm, *, key):
     """One below a curve, zero above it."""
-    import jax.numpy as jnp
-
     return {"phase": jnp.where(algorithm.learning_rate < 2 / (12 + problem.noise), 1.0, 0.0)}
 
 
@@ -49,3 +51,46 @@ def hungry(problem, algorithm, *, key):
         taken.append(np.ones(4_000_000))
         time.sleep(0.01)
     return {"value": float(cell)}
+
+
+@jax.jit
+def _long_to_compile(x):
+    for _ in range(150):
+        x = jnp.sin(jax.lax.fori_loop(0, 2, lambda _, y: jnp.cos(y) @ y, x)) + 1.0
+    return x
+
+
+def compiled(problem, algorithm, *, key, pause):
+    """A number that takes seconds to compile, and the pause to compute."""
+    time.sleep(pause)
+    return {"value": float(_long_to_compile(jnp.eye(2) * problem.noise)[0, 0])}
+
+
+def exits(problem, algorithm, *, key):
+    """Ends the process, or tries to, in one cell."""
+    if round(float(problem.noise)) == 2:
+        raise SystemExit(3)
+    return {"value": float(problem.noise)}
+
+
+def waits(problem, algorithm, *, key, pipe, waiting=(), pause=0.0):
+    """Waits in some cells for a pipe that nobody writes to, as for a disk that does not answer."""
+    time.sleep(pause)
+    if round(float(problem.noise)) in waiting:
+        with open(pipe):
+            pass
+    return {"value": float(problem.noise)}
+
+
+def keeps_the_interpreter(problem, algorithm, *, key):
+    """Sleeps in one cell without letting any other thread of the process run."""
+    if round(float(problem.noise)) == 2:
+        ctypes.PyDLL(None).sleep(100_000)
+    return {"value": float(problem.noise)}
+
+
+def crashes(problem, algorithm, *, key):
+    """Kills its process in one cell."""
+    if round(float(problem.noise)) == 2:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return {"value": float(problem.noise)}

@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 import xarray
 import yaml
 from drivers import DRAW, arrays, done, finish, kill, start, wait_for, workers, write_study
+from jax.experimental.compilation_cache import compilation_cache
 
 import dimfree
 from commands import call
@@ -271,6 +273,52 @@ def test_plan_of_time_counts_whole_tasks():
     """Tasks at the edge of the grid are filled up: 20 cells in 6 tasks of 4 are the work of 24."""
     plan = Plan(cells=20, tasks=6, cells_per_task=4, runs=1, bytes=0, probed=2, compile_seconds=3.0, cell_seconds=0.5)
     assert [plan.seconds(workers) for workers in (1, 4, 100)] == [3 + 12, 3 + 4, 3 + 2]
+
+
+@pytest.fixture
+def compiled_programs(tmp_path):
+    """A directory of its own for compiled programs, none of which is in memory."""
+    new = {
+        "jax_compilation_cache_dir": str(tmp_path / "programs"),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+    }
+    old = {name: jax.config.values[name] for name in new}
+    for name, value in new.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    jax.clear_caches()
+    yield
+    for name, value in old.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+@pytest.mark.usefixtures("compiled_programs")
+def test_plan_tells_compiling_from_computing(monkeypatch):
+    """Where compiling takes longer than a measurement may, where programs are loaded, and where they are in memory."""
+    monkeypatch.syspath_prepend(os.path.dirname(__file__))
+    monkeypatch.setattr("dimfree.studies.plan._LONG", 1.0)
+    study = dimfree.Study(
+        problem={"name": "PhaseRetrieval"},
+        algorithm={"name": "OnlineSGD", "learning_rate": 0.1},
+        axes={"problem.noise": [0.0, 1.0, 2.0]},
+        compute={
+            "name": "function",
+            "function": "study_functions:compiled",
+            "quantities": ["value"],
+            "settings": {"pause": 0.05},
+        },
+    )
+    plans = {"compiled": study.plan(allow_code=True), "in memory": study.plan(allow_code=True)}
+    jax.clear_caches()
+    plans["loaded"] = study.plan(allow_code=True)
+    for programs, plan in plans.items():
+        assert 0.05 <= plan.cell_seconds < 0.5
+        assert plan.programs == programs
+    assert plans["compiled"].compile_seconds > 1.0
+    assert plans["in memory"].compile_seconds < 0.5
+    words = {"compiled": "s to compile, once", "loaded": "to load compiled programs", "in memory": "compiled before in"}
+    assert all(text in str(plans[programs]) for programs, text in words.items())
 
 
 # Refinement.

@@ -138,6 +138,8 @@ def show(
         else:
             words = ", ".join(f"{number:,} {name}" for name, number in counts["cells"].items() if number)
             typer.echo(f"{plot}\n{counts['tasks_done']} of {counts['tasks']} tasks; cells: {words}")
+            for line in counts["failed_tasks"]:
+                typer.echo(f"could not be computed: {line}")
 
 
 def _counts(data: Any) -> dict[str, Any]:
@@ -147,7 +149,13 @@ def _counts(data: Any) -> dict[str, Any]:
 
     status = data.status.values
     cells = {state.name.lower().replace("_", " "): int(np.sum(status == state)) for state in Status}
-    return {"tasks_done": data.attrs["tasks_done"], "tasks": data.attrs["tasks"], "cells": cells}
+    failed = data.attrs.get("failed_tasks", "").splitlines()
+    return {
+        "tasks_done": data.attrs["tasks_done"],
+        "tasks": data.attrs["tasks"],
+        "cells": cells,
+        "failed_tasks": failed,
+    }
 
 
 def _interrupt(*_: Any) -> None:

@@ -264,23 +264,26 @@ class _Rush:
         if late := self._timed_out(cells):
             losses.clear()
             seconds = duration(cast(float, self.driver.description.timeout))
-            self._say(f"Task {task}: {named(late)} took longer than {seconds} (timeout) and will have status 3.")
-        elif losses.count(Loss.SILENT) + losses.count(Loss.LATE) >= _MOST_HUNG:
+            gets = "gets" if len(late) == 1 else "get"
+            self._say(f"Task {task}: {named(late)} took longer than {seconds} (timeout) and {gets} status 3.")
+        elif (hung := losses.count(Loss.SILENT) + losses.count(Loss.LATE)) >= _MOST_HUNG:
             self._give_up(
                 cells,
-                f"{_MOST_HUNG} workers were stopped with it; in the end {self._what(loss, key)}. If its cells may take "
-                "so long, give them the time: timeout: SECONDS in the study file.",
+                f"{hung} workers were stopped with it; in the end {self._what(loss, key)}. If its cells may take so "
+                "long, give them the time: timeout: SECONDS in the study file.",
             )
             return
         elif len(losses) >= _MOST_LOST:
             self._give_up(
                 cells,
-                f"{_MOST_LOST} workers died with it, perhaps because they ran out of memory. Give workers more "
+                f"{len(losses)} workers died with it, perhaps because they ran out of memory. Give workers more "
                 "(--memory), or make tasks smaller (cells_per_task, in a new store).",
             )
             return
         elif loss is not Loss.BESIDE and key in self.watch.began:  # others only waited at that worker
-            self._say(f"Task {task} ({named(cells.index)}): {self._what(loss, key)}. Another worker computes it.")
+            attempt, most = (len(losses), _MOST_LOST) if loss is Loss.DIED else (hung, _MOST_HUNG)
+            next_ = f"Attempt {attempt + 1} of {most} goes to another worker."
+            self._say(f"Task {task} ({named(cells.index)}): {self._what(loss, key)}. {next_}")
         self._submit(cells)
 
     def _what(self, loss: Loss, key: str) -> str:

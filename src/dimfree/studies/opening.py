@@ -33,7 +33,8 @@ def open_study(path: str | Path) -> "xarray.Dataset":
     - `path`: a local path or an fsspec URL, as given to `Study.run` or `dimfree study run`.
 
     **Returns** an `xarray.Dataset` with an array for each quantity. Its attributes hold the study, the versions that
-    made it, `tasks_done` of `tasks` and, where a study was resumed in spite of a change, `accepted_changes`.
+    made it, `tasks_done` of `tasks`, `failed_tasks` that could not be computed, with the reason, and, where a study was
+    resumed in spite of a change, `accepted_changes`.
     """
     import xarray
 
@@ -60,11 +61,13 @@ def open_study(path: str | Path) -> "xarray.Dataset":
             data = data.isel(cell=data.status.values != Status.MISSING).set_coords(list(description.axes))
     with in_words(store.url):
         accepted = [f"{change['at']}: {'; '.join(change['changes'])}" for change in manifest.get("accepted", [])]
+    failures = [f"task {task}: {words}" for task, words in sorted(store.failures().items()) if task not in records]
     return data.assign_attrs(
         {str(name): str(version) for name, version in manifest["made_by"].items()}
         | {"title": description.title, "study": yaml.safe_dump(manifest["study"], sort_keys=False)}
         | {"tasks_done": len(records), "tasks": arrays.tasks}
         | ({"accepted_changes": "\n".join(accepted)} if accepted else {})
+        | ({"failed_tasks": "\n".join(failures)} if failures else {})
     )
 
 
