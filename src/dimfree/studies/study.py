@@ -32,7 +32,8 @@ class Study(Description):
     - `target_error`, `most_runs`: make further runs of a cell, as many each time, until the standard error of its first
       quantity is below the target.
     - `cells_per_task`: cells that one worker computes together; for a task that takes seconds.
-    - `timeout`: seconds after which a cell that is computed on its own is given up.
+    - `timeout`: seconds after which a cell is given up (where cells are computed together, all of the task). It may
+      be changed later. Without it a task may take twenty times as long as others of its kind.
     - `refine`: a dict with `quantity` and `resolution`: instead of the whole grid compute cells where this quantity
       changes, until the change is located to this fraction of each axis.
     - `title`: for pictures.
