@@ -50,7 +50,7 @@ def go(study: dict, store, **options):
 
 def test_the_tasks_of_a_worker_that_is_stopped_are_computed_by_another(tmp_path, monkeypatch, capfd):
     """SIGSTOP: the process is there, its connections are open, and nothing comes from it."""
-    monkeypatch.setattr(engine, "SILENT", 15.0)
+    monkeypatch.setattr(engine, "SILENT", 8.0)
     study = {**DRAW, "compute": {**DRAW["compute"], "settings": {"pause": 0.1}}}
     stopped = []
 
@@ -67,7 +67,7 @@ def test_the_tasks_of_a_worker_that_is_stopped_are_computed_by_another(tmp_path,
     assert not report.failures
     assert not stopped[0].is_running()
     said = capfd.readouterr().err
-    assert "the worker gave no sign of life for 15 s and was stopped. Attempt 2 of 3 goes to another worker" in said
+    assert "the worker gave no sign of life for 8 s and was stopped. Attempt 2 of 3 goes to another worker" in said
     dimfree.Study(**study).run(tmp_path / "inline", cluster="inline", allow_code=True, progress=False)
     assert arrays(tmp_path / "store") == arrays(tmp_path / "inline")
 

@@ -283,7 +283,7 @@ class _Rush:
         elif loss is not Loss.BESIDE and key in self.watch.began:  # others only waited at that worker
             attempt, most = (len(losses), _MOST_LOST) if loss is Loss.DIED else (hung, _MOST_HUNG)
             next_ = f"Attempt {attempt + 1} of {most} goes to another worker."
-            self._say(f"Task {task} ({named(cells.index)}): {self._what(loss, key)}. {next_}")
+            self._say(f"Task {task} ({named(cells.index.tolist())}): {self._what(loss, key)}. {next_}")
         self._submit(cells)
 
     def _what(self, loss: Loss, key: str) -> str:
@@ -315,7 +315,7 @@ class _Rush:
         self.report.failures[cells.task] = words
         with contextlib.suppress(OSError, InvalidInput):  # the report says it as well
             self.driver.store.mark_failed(cells.task, cells.index.tolist(), words)
-        self._say(f"Task {cells.task} ({named(cells.index)}) is given up: {words:.300}")
+        self._say(f"Task {cells.task} ({named(cells.index.tolist())}) is given up: {words:.300}")
 
     def _say(self, words: str) -> None:
         print(words, file=sys.stderr, flush=True)
