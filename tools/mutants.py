@@ -378,6 +378,20 @@ MUTANTS = (
         "tests/studies/test_damage.py::test_a_fault_is_said_or_changes_nothing",
     ),
     Mutant(
+        "a task may take as long as one with the least runs",
+        "studies/patience.py",
+        "max(_FLOOR, _FACTOR * self.more * expected)",
+        "max(_FLOOR, _FACTOR * expected)",
+        "tests/studies/test_hangs.py -k patience",
+    ),
+    Mutant(
+        "the first call of a plan is taken for computing",
+        "studies/plan.py",
+        "again = _seconds(description, cells) if computing < _LONG else computing",
+        "again = first",
+        "tests/studies/test_studies.py::test_plan_tells_compiling_from_computing",
+    ),
+    Mutant(
         "any name of the explorer's server is its own",
         "explorer/guard.py",
         "allowed = name is not None and (name in names or _is_address(name))",

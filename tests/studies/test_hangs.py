@@ -72,9 +72,11 @@ def test_the_tasks_of_a_worker_that_is_stopped_are_computed_by_another(tmp_path,
     assert arrays(tmp_path / "store") == arrays(tmp_path / "inline")
 
 
+@pytest.mark.slow
 def test_a_task_that_blocks_on_three_workers_is_given_up_and_the_others_complete(tmp_path, monkeypatch, capfd):
     """Its heart beats, as with a disk that does not answer: what a task may take is learned from the others."""
-    monkeypatch.setattr(patience, "_FLOOR", 1.5)
+    monkeypatch.setattr(patience, "_FLOOR", 2.0)
+    monkeypatch.setattr(patience, "_FACTOR", 1.0)
     store, study = tmp_path / "store", waits(tmp_path / "pipe", waiting=[2])
     report = go(study, store)
     assert not report.complete
