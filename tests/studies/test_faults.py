@@ -184,7 +184,7 @@ def test_cells_that_fail_or_hang_are_reported_and_the_others_complete(tmp_path):
     study = write_study(tmp_path, {**TROUBLE, "timeout": 20.0})
     output = run(study, tmp_path / "store", "--workers", "2")
     assert "cell 2 failed: ArithmeticError: no such number" in output
-    assert "1 cells took too long: 5" in output
+    assert "1 cell took too long: 5; its status is 3" in output
     data = dimfree.open_study(tmp_path / "store")
     np.testing.assert_array_equal(data.status, [1, 1, 2, 1, 1, 3, 1, 1, 1])
     np.testing.assert_array_equal(data.value, [0, 1, np.nan, 3, 4, np.nan, 6, np.nan, 8])

@@ -71,8 +71,8 @@ class Report:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.done} of {self.tasks} tasks are in {self.store}; {self.computed} computed now, "
-            f"in {duration(self.seconds)}."
+            f"{self.done} of {self.tasks} tasks are in {self.store}; "
+            + (f"{self.computed} computed now, in {duration(self.seconds)}." if self.computed else "none computed now.")
         ]
         if self.repaired:
             shown = ", ".join(map(str, self.repaired[:8])) + ", ..." * (len(self.repaired) > 8)
@@ -83,10 +83,14 @@ class Report:
             lines.append(f"  ... and {len(self.failed_cells) - 5} more; their status is 2")
         if self.timed_out_cells:
             shown = ", ".join(map(str, self.timed_out_cells[:8]))
-            lines.append(f"  {len(self.timed_out_cells)} cells took too long: {shown}; their status is 3")
+            one = len(self.timed_out_cells) == 1
+            many = "cell took too long" if one else "cells took too long"
+            lines.append(f"  {len(self.timed_out_cells)} {many}: {shown}; {'its' if one else 'their'} status is 3")
         for task, words in list(self.failures.items())[:5]:
             lines.append(f"  task {task} could not be computed: {words}")
-        if not self.complete:
+        if self.failures:
+            lines.append("  Run the same command again to try what is missing once more.")
+        elif not self.complete:
             lines.append("  Run the same command again to compute what is missing.")
         return "\n".join(lines)
 

@@ -34,6 +34,8 @@ class Progress:
             )
             self.task = self.bar.add_task("", total=self.total, completed=self.done, rate="")
             self.bar.start()
+        elif self.shown and self.done < self.total:  # workers take a while to start and to compile
+            print(f"{self.done:,} of {self.total:,} cells are done; computing the others.", file=sys.stderr, flush=True)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -54,7 +56,9 @@ class Progress:
 
     def line(self) -> str:
         """Where it is, in words."""
-        words = f"{self.done:,} of {self.total:,} cells ({self.done / max(self.total, 1):.1%}), {self._rate_words()}"
+        words = f"{self.done:,} of {self.total:,} cells ({self.done / max(self.total, 1):.1%})"
+        if self.done > self.before:
+            words += f", {self._rate_words()}"
         if self.rate > 0 and self.done < self.total:
             words += f", {duration((self.total - self.done) / self.rate)} left"
         return words
