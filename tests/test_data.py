@@ -7,7 +7,9 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas
 import pytest
+import scipy.sparse
 
 import dimfree
 from dimfree import InvalidInput, Spectrum, components
@@ -324,6 +326,98 @@ def test_rows_of_different_sizes_are_not_gaussian_and_are_once_divided_by_their_
     covariance = np.cov((rows * sizes).T)
     drawn = np.random.default_rng(11).multivariate_normal(np.zeros(40), covariance, size=len(rows))
     assert compared(drawn).agrees
+
+
+class ByColumns:
+    """A data frame as polars has it: it takes columns by their names, and rows only in slices."""
+
+    def __init__(self, columns):
+        self.of = {name: np.asarray(values) for name, values in columns.items()}
+        self.columns = list(self.of)
+        self.shape = (len(self.of[self.columns[0]]), len(self.columns))
+
+    def __getitem__(self, name):
+        return self.of[name]
+
+    def to_numpy(self):
+        return np.column_stack(list(self.of.values()))
+
+
+def test_data_frames_are_their_numbers():
+    rows = gaussian_rows()
+    by_pandas = pandas.DataFrame(rows, columns=[f"x{j}" for j in range(40)], index=np.arange(len(rows))[::-1])
+    found, framed = compared(rows), compared(by_pandas)
+    np.testing.assert_allclose(framed.data, found.data, rtol=1e-9)
+    np.testing.assert_allclose(framed.gaussian_set, found.gaussian_set, rtol=1e-9)
+    frames = (
+        by_pandas,
+        ByColumns({f"x{j}": column for j, column in enumerate(rows.T)}),
+        [by_pandas[:7], by_pandas[7:]],
+    )
+    for frame in frames:
+        np.testing.assert_allclose(
+            Spectrum.from_data(frame).eigenvalues, Spectrum.from_data(rows).eigenvalues, rtol=1e-9
+        )
+    # Columns of different types are one array of objects.
+    mixed = pandas.DataFrame({"whole": pandas.array([1, 2, 3, 5], "Int64"), "yes": [True, False, True, True]})
+    np.testing.assert_array_equal(components.without_frame(mixed, "X"), [[1, 1], [2, 0], [3, 1], [5, 1]])
+    # Labels in the order of the rows, whatever their index.
+    labels = pandas.Series(rows[:, 0], index=np.arange(len(rows))[::-1])
+    features = [dimfree.RandomFeatures.from_data(*each) for each in ((rows, rows[:, 0]), (by_pandas, labels))]
+    np.testing.assert_allclose(features[0].target, features[1].target, atol=1e-12)
+    assert features[1].noise < 1e-20
+
+
+def test_rows_that_fail_late_are_refused_before_anything_is_computed(monkeypatch):
+    monkeypatch.setattr(comparison, "components_of", lambda *_, **__: pytest.fail("rows were read"))
+    rows = gaussian_rows(n=60, d=3)
+
+    class Lazy:
+        """It says that it is an array, and takes rows one by one only."""
+
+        shape = rows.shape
+
+        def __getitem__(self, place):
+            return rows[int(place)]
+
+    class Short(Lazy):
+        def __getitem__(self, place):
+            return rows[place][0]
+
+    frame = pandas.DataFrame(rows, columns=["a", "b", "c"])
+    missing = pandas.array([None, *range(59)], "Int64")
+
+    def of(X, target=None):
+        target = np.ones((1, 3)) if target is None else target
+        return dimfree.from_data(X, target, LABELS, SGD, alpha=1.0, runs=8, key=KEY)
+
+    given = {"of": of, "frame": frame, "pandas": pandas, "Lazy": Lazy, "Short": Short, "np": np, "rows": rows}
+    given |= {"missing": missing, "csr": scipy.sparse.csr_array}
+    cases = {
+        "of(frame.assign(b='low'))": "column 'b' of X holds 'low', which is not a number",
+        "of(frame.assign(when=pandas.Timestamp(0)))": "column 'when' of X holds 1970-01-01",
+        "of(frame.assign(b=missing))": "column 'b' of X holds <NA>",
+        "of(Lazy())": "Rows cannot be taken from X, of type Lazy, by their numbers",
+        "of(Short())": "2 rows taken from X, of type Short, have shape (3,), not (2, 3)",
+        "of(csr(rows))": "X is a sparse matrix; give X.toarray()",
+        "of(rows, pandas.Series(['odd'] * 60))": "target holds 'odd', which is not a number",
+        "of(rows, frame.a[:50])": "50 labels for 60 rows",
+        "of(rows, frame[['a']])": "shape (60, 1); give labels, shape (60,)",
+        "of(rows, np.ma.masked_array(rows[:, 0], rows[:, 0] > 0))": "masked entries",
+    }
+    assert_refused(given, cases)
+
+
+def test_masked_rows_and_rows_beyond_the_largest_number_are_refused():
+    rows = gaussian_rows(n=60, d=3)
+    cases = {
+        "Spectrum.from_data(np.ma.masked_array(rows, rows > 1))": "X has masked entries",
+        "Spectrum.from_data(1e200 * rows)": "larger than the largest number",
+        "RandomFeatures.from_data(rows, ['odd'] * 60)": "it must be real numbers",
+    }
+    given = {"Spectrum": Spectrum, "np": np, "rows": rows, "RandomFeatures": dimfree.RandomFeatures}
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert_refused(given, cases)
 
 
 def test_few_rows_used_often_are_a_finite_sample():

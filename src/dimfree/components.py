@@ -1,6 +1,7 @@
 """Rows of data, read in batches: their mean and the directions of their covariance, in bounded memory."""
 
 import dataclasses
+import numbers
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,12 +60,54 @@ def is_array(given: Any) -> bool:
     return hasattr(given, "shape") and hasattr(given, "__getitem__")
 
 
+def without_frame(given: Any, name: str) -> Any:
+    """The numbers in a data frame, or in a column of one, as an array; anything else as it is.
+
+    Frames of pandas, polars and others have `columns` and `to_numpy`, but take columns where arrays take rows.
+    """
+    if not hasattr(given, "to_numpy") or hasattr(given, "dims"):  # arrays of xarray take rows, and may be in a file
+        return given
+    found = np.ascontiguousarray(given.to_numpy())  # frames keep columns together, and rows are taken
+    if found.dtype.kind in "biuf":
+        return found
+    # Columns of different types come as objects.
+    names = [f"column {each!r} of {name}" for each in map(str, getattr(given, "columns", []))]
+    for words, column in zip(names or [name], np.atleast_2d(found.T), strict=True):
+        for entry in column:
+            if not isinstance(entry, numbers.Real | np.bool_):
+                raise InvalidInput(
+                    f"{words} holds {shown(entry)}, which is not a number; leave the column out or turn it into "
+                    "numbers, and leave out rows with missing entries."
+                )
+    return found.astype(float)
+
+
 def check_rows(given: Any, name: str) -> tuple[int, int]:
     """The shape of an array of rows, or an error in words."""
+    if hasattr(given, "toarray"):
+        raise InvalidInput(f"{name} is a sparse matrix; give {name}.toarray(), or fewer rows of it.")
     shape = tuple(given.shape)
     if len(shape) != 2 or min(shape) < 1:
         raise InvalidInput(f"{name} has shape {shape}; give (n, d), one row for each sample.")
     return shape
+
+
+def check_taking(given: Any, name: str) -> None:
+    """Refuse what has a shape, but whose rows cannot be taken at several places at once."""
+    n, d = check_rows(given, name)
+    places = np.unique([0, n - 1])
+    try:
+        shape = np.asarray(given[places]).shape
+    except Exception as error:  # whatever an object does that is not an array
+        raise InvalidInput(
+            f"Rows cannot be taken from {name}, of type {type(given).__name__}, by their numbers ({error}); give "
+            f"np.asarray({name})."
+        ) from error
+    if shape != (len(places), d):
+        raise InvalidInput(
+            f"{len(places)} rows taken from {name}, of type {type(given).__name__}, have shape {shape}, not "
+            f"{(len(places), d)}; give np.asarray({name})."
+        )
 
 
 def batches(given: Any, name: str, rows: int | None = None) -> Iterator[Float[np.ndarray, "m d"]]:
@@ -72,9 +115,10 @@ def batches(given: Any, name: str, rows: int | None = None) -> Iterator[Float[np
 
     **Arguments:**
 
-    - `given`: an array, in memory or in a file, or an iterable of batches, which come as they are.
+    - `given`: an array, in memory or in a file, a data frame, or an iterable of batches, which come as they are.
     - `rows`: in a batch of an array; chosen by their size if left out.
     """
+    given = without_frame(given, name)
     if is_array(given):
         n, d = check_rows(given, name)
         size = rows or max(1, _NUMBERS // d)
@@ -88,15 +132,17 @@ def batches(given: Any, name: str, rows: int | None = None) -> Iterator[Float[np
                 "iterable of batches of rows."
             ) from None
     for batch in found:
-        numbers = np.asarray(real_array(batch, name))
-        if numbers.ndim != 2:
+        if np.ma.is_masked(batch):
+            raise InvalidInput(f"{name} has masked entries; fill them, or leave these rows out.")
+        array = np.asarray(real_array(without_frame(batch, name), name))
+        if array.ndim != 2:
             raise InvalidInput(
-                f"A batch of {name} has shape {numbers.shape}; each must be (rows, d). Make one array of nested lists "
+                f"A batch of {name} has shape {array.shape}; each must be (rows, d). Make one array of nested lists "
                 "with np.asarray."
             )
-        if not np.isfinite(numbers).all():
+        if not np.isfinite(array).all():
             raise InvalidInput(f"{name} contains NaN or infinite numbers; replace them or leave these rows out.")
-        yield numbers
+        yield array
 
 
 def components_of(given: Any, name: str, leading: int, *, progress: bool) -> Components:
@@ -111,6 +157,7 @@ def components_of(given: Any, name: str, leading: int, *, progress: bool) -> Com
     - `leading`: how many eigenvectors, where not all.
     - `progress`: whether to say what it will cost and show how far it is.
     """
+    given = without_frame(given, name)
     total = check_rows(given, name)[0] if is_array(given) else 0
     first, source = None, batches(given, name)
     for first in source:
@@ -133,6 +180,10 @@ def components_of(given: Any, name: str, leading: int, *, progress: bool) -> Com
                 raise InvalidInput(f"The batches of {name} have {d} and {batch.shape[1]} columns; all need the same.")
             summed.add(batch)
             bar.show(min(summed.rows, total))
+        if not np.isfinite(summed.squares):
+            raise InvalidInput(
+                f"The squares of {name} are larger than the largest number; divide all rows by one number."
+            )
         found = summed.components()
     if found.rows == 1:
         raise InvalidInput(f"{name} has one row only, which has no variance. Take more rows.")
@@ -151,10 +202,10 @@ def least_squares(
     def product(weights: Float[np.ndarray, " d"]) -> Float[np.ndarray, " n"]:
         return np.concatenate([(batch - mean) @ weights for batch in batches(X, "X")])
 
-    def transposed(numbers: Float[np.ndarray, " n"]) -> Float[np.ndarray, " d"]:
+    def transposed(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " d"]:
         total, begin = np.zeros(len(mean)), 0
         for batch in batches(X, "X"):
-            total += (batch - mean).T @ numbers[begin : begin + len(batch)]
+            total += (batch - mean).T @ values[begin : begin + len(batch)]
             begin += len(batch)
         return total
 
@@ -187,6 +238,10 @@ class _Covariance:
     def __init__(self, d: int):
         self.rows, self.shift = 0, np.zeros(d)
         self.first, self.second = np.zeros(d), np.zeros((d, d))
+
+    @property
+    def squares(self) -> float:
+        return float(np.trace(self.second))
 
     def add(self, batch: Float[np.ndarray, "m d"]) -> None:
         if not self.rows:

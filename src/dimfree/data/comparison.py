@@ -11,7 +11,15 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from numpy.typing import ArrayLike
 
 from ..algorithms.online import OnlineAlgorithm, check_online
-from ..components import Components, check_rows, components_of, is_array, least_squares
+from ..components import (
+    Components,
+    check_rows,
+    check_taking,
+    components_of,
+    is_array,
+    least_squares,
+    without_frame,
+)
 from ..errors import InvalidInput, check_key, check_memory, in_bytes, positive_integer, real_array, shown
 from ..limits import ode
 from ..printing import Progress
@@ -333,11 +341,12 @@ def from_data(
 
     **Arguments:**
 
-    - `X`: rows are samples, shape `(n, d)`: an array in memory or in a file (NumPy's memory map, h5py, Zarr).
+    - `X`: rows are samples, shape `(n, d)`: an array in memory or in a file (NumPy's memory map, h5py, Zarr), or a
+      data frame of numbers (pandas, polars).
     - `target`: teacher vectors, shape `(k, d)`, with fields $w^* \cdot x / \sqrt d$ of inputs x (so of norm about
-      $\sqrt d$); or labels, shape `(n,)`. The teacher of labels is their least-squares fit, their mean is taken off,
-      and the variance of the residuals becomes the noise of the problem, which is then a [`TwoLayer`] with one
-      teacher, `teacher_activation="linear"` and no noise of its own.
+      $\sqrt d$); or labels, shape `(n,)`, in the order of the rows. The teacher of labels is their least-squares fit,
+      their mean is taken off, and the variance of the residuals becomes the noise of the problem, which is then a
+      [`TwoLayer`] with one teacher, `teacher_activation="linear"` and no noise of its own.
     - `problem`: what is learned, a loss of local fields with standard inputs.
     - `algorithm`: one that uses each sample once, such as [`OnlineSGD`].
     - `alpha`: where to end (201 even times are saved), or the times to save at, in samples per dimension.
@@ -369,12 +378,14 @@ def from_data(
     check_key(key)
     runs = positive_integer(runs, "runs", minimum=_FEWEST_RUNS)
     blocks = positive_integer(blocks, "blocks", minimum=2)
+    X = without_frame(X, "X")
     if not is_array(X):
         raise InvalidInput(
             f"X = {shown(X)} was given; rows are drawn at random, so pass an array of shape (n, d), in "
             "memory or in a file (np.load(..., mmap_mode='r')). dimfree.Spectrum.from_data takes batches."
         )
     n, d = check_rows(X, "X")
+    check_taking(X, "X")
     target = _check_target(target, n, d, problem)
     fitted = target.ndim == 1
     alphas = save_alphas(alpha)
@@ -476,7 +487,9 @@ def from_data(
 
 def _check_target(target: Any, n: int, d: int, problem: FieldProblem) -> Float[np.ndarray, "..."]:
     """Labels or teacher vectors, as they were given, or an error in words."""
-    found = np.asarray(real_array(target, "target"))
+    if np.ma.is_masked(target):
+        raise InvalidInput("target has masked entries; fill them, or leave these rows out.")
+    found = np.asarray(real_array(without_frame(target, "target"), "target"))
     if not np.isfinite(found).all():
         raise InvalidInput("target contains NaN or infinite numbers; leave those rows out, or replace them.")
     k = problem.teacher_width

@@ -11,7 +11,7 @@ import scipy.optimize
 from jaxtyping import Array, Complex, Float
 from numpy.typing import ArrayLike
 
-from ..components import LARGEST_MATRIX, check_rows, components_of, is_array, least_squares
+from ..components import LARGEST_MATRIX, check_rows, components_of, is_array, least_squares, without_frame
 from ..errors import InvalidInput, nonnegative_number, positive_integer, positive_number, real_array, require, shown
 from ..printing import as_call
 from ..state import STUDENTS, TEACHERS, State
@@ -110,7 +110,8 @@ class RandomFeatures(eqx.Module):
 
         **Arguments:**
 
-        - `X`: shape `(n, d)`, with $d \le 4096$; in memory or in a file. It is read in batches.
+        - `X`: shape `(n, d)`, with $d \le 4096$; an array in memory or in a file, which is read
+          in batches, or a data frame of numbers.
         - `labels`: shape `(n,)`, n above d + 1.
         - `progress`: whether to say what it will cost and show how far it is.
 
@@ -123,6 +124,7 @@ class RandomFeatures(eqx.Module):
             >>> features.variances.round(1).tolist(), abs(features.target).round(2).tolist()
             ([9.0, 1.0, 0.0], [1.0, 0.0, 0.0])
         """
+        X = without_frame(X, "X")
         if not is_array(X):
             raise InvalidInput(
                 f"X = {shown(X)} was given; rows are read several times, so pass an array of shape (n, d), in memory "
@@ -131,7 +133,7 @@ class RandomFeatures(eqx.Module):
         rows, d = check_rows(X, "X")
         if d > LARGEST_MATRIX:
             raise InvalidInput(f"X has rows of {d:,} numbers; take at most {LARGEST_MATRIX:,}.")
-        numbers = np.asarray(real_array(labels, "labels"))
+        numbers = np.asarray(real_array(without_frame(labels, "labels"), "labels"))
         if numbers.shape != (rows,) or not np.isfinite(numbers).all():
             raise InvalidInput(
                 f"labels has shape {numbers.shape}, for {rows} rows; give one finite number for each row."
