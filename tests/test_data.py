@@ -13,7 +13,7 @@ import scipy.sparse
 
 import dimfree
 from dimfree import InvalidInput, Spectrum, components
-from dimfree.data import comparison, sets
+from dimfree.data import comparison, distances, sets
 from dimfree.printing import Progress
 from dimfree.state import STUDENTS, TEACHERS
 from refusals import assert_refused
@@ -448,14 +448,128 @@ def test_few_directions_with_all_the_variance_are_a_finite_dimension():
     assert "exact in law" in str(found)
 
 
-def test_large_errors_are_no_agreement():
-    """At the start all risks are the same up to rounding, which is no distance; nor do wide errors tell anything."""
-    rows = np.random.default_rng(12).normal(size=(2_000, 60)) / np.arange(1, 61)
-    alpha, problem = np.array([0.0, 0.1, 0.5]), dimfree.TwoLayer(1, activation="linear")
-    found = compared(rows, problem=problem, sgd=dimfree.OnlineSGD(0.9), alpha=alpha, runs=8, blocks=60)
-    assert found.distances["all"].errors.max() > 0.2
-    assert all(distance.largest > 0 for distance in found.distances.values())
-    assert str(found).startswith("Theory and SGD on these data are not told apart, for chance is large: ")
+def spread_runs(found, size, *, scatter, seed, tail=None):
+    """The same result with invented runs: on each set and on the data around `size` times the risk of theory.
+
+    With `tail`, the data have log-normal runs with this deviation and the median that is given.
+    """
+    generator, shape = np.random.default_rng(seed), found.gaussian_set.shape
+    theory = np.asarray(found.theory.risk)
+    factors = 1 + scatter * generator.normal(size=shape), size + scatter * generator.normal(size=shape)
+    if tail is not None:
+        factors = factors[0], size * np.exp(tail * generator.normal(size=shape))
+    on_sets, data = (theory * np.where(found.alpha > 0, each, 1.0) for each in factors)
+    return dataclasses.replace(found, gaussian_set=on_sets, data=data)
+
+
+@pytest.fixture(scope="module")
+def gaussian_result():
+    return compared(gaussian_rows(), most_runs=16)
+
+
+def test_runs_decide_or_the_report_says_how_many_would(gaussian_result):
+    """Sixteen invented runs around a known multiple of the theory. By chance less than once in 10^3 each."""
+    near = spread_runs(gaussian_result, 1.0, scatter=0.05, seed=0)
+    assert near.verdict == "agrees"
+    assert near.precision < 0.1
+    assert f"describes SGD on these data to {near.precision:.0%} of the risk" in str(near)
+    far = spread_runs(gaussian_result, 1.3, scatter=0.1, seed=1)
+    assert far.verdict == "differs"
+    assert "of the risk at alpha = 0," not in str(far)
+    kurtosis = max(far.fields.student_kurtosis.max(), far.fields.teacher_kurtosis.max())
+    assert f"kurtosis of the fields up to {kurtosis:.3g} (Gaussian: 3), effective dimension" in str(far)
+    # Errors of 0.6 / 4 of the risk: a distance of 0.3 is two of them.
+    wide = spread_runs(gaussian_result, 1.3, scatter=0.6, seed=2)
+    assert wide.verdict == "undecided"
+    assert not wide.agrees
+    assert wide.causes == ()
+    assert str(wide).startswith("Theory and SGD on these data are not told apart: they differ by ")
+    assert f"(most_runs={int(np.ceil(wide.runs_needed))})" in str(wide)
+    assert wide.runs_needed > 16
+    # Rare runs with nearly all of the risk: the mean tells nothing, a typical run does.
+    tails = spread_runs(gaussian_result, 6.0, scatter=0.1, seed=3, tail=4.0)
+    assert not tails.distances["all"].matters
+    assert tails.verdict == "differs"
+    assert tails.causes == ("not Gaussian",)
+    assert "a typical run has " in str(tails)
+
+
+def test_the_start_is_not_judged():
+    """There risks are the same up to rounding, or differ before anything is learned."""
+    values, errors = np.array([-0.4, 0.02, 0.06]), np.array([1e-17, 0.01, 0.01])
+    found = distances.Distance(values, errors, 1)
+    assert found.told.tolist() == [False, False, True]
+    assert found.telling == 2
+    np.testing.assert_allclose(found.precision, 0.08)
+    small = distances.Distance(np.array([0.0, 1e-9, 0.03, 0.2]), np.array([0.0, 0.0, 0.02, 0.2]), 1)
+    assert not small.matters
+    assert small.telling == 2  # one and a half standard errors; the first is rounding, the last one standard error
+
+
+def test_the_variance_between_sets_is_that_of_a_nested_design():
+    generator, sets_of = np.random.default_rng(18), np.arange(60) % 5
+    values = generator.normal(size=(60, 3)) + 2.0 * generator.normal(size=(5, 3))[sets_of]
+    groups = np.stack([values[sets_of == each] for each in range(5)])
+    inside = groups.var(axis=1, ddof=1).mean(axis=0)
+    expected = groups.mean(axis=1).var(axis=0, ddof=1) - inside / 12
+    np.testing.assert_allclose(distances.between_sets(values, sets_of), expected, rtol=1e-10)
+    assert (expected > 0).all()
+    mean, error = distances.set_mean(values, sets_of)
+    np.testing.assert_allclose(mean, values.mean(axis=0))
+    np.testing.assert_allclose(error**2, values.var(axis=0, ddof=1) / 60 + expected / 5, rtol=1e-10)
+    # Runs that diverged are left out, and sets that have none left.
+    lost = np.concatenate([values, np.full((4, 3), np.nan)])
+    np.testing.assert_allclose(distances.between_sets(lost, np.append(sets_of, [0, 5, 5, 5])), expected, rtol=1e-10)
+    # No variance between sets: the estimate is unbiased, so that half of them are zero.
+    none = [distances.between_sets(generator.normal(size=(64, 1)), np.arange(64) % 8)[0] for _ in range(400)]
+    assert 0.4 < np.mean(np.array(none) == 0) < 0.65  # 5 standard errors of 400 tosses
+    assert np.mean(none) < 0.1  # a thirtieth of the variance of a run
+
+
+def test_the_runs_that_are_needed_have_small_enough_errors():
+    own, typical = np.array([0.0, 0.01]), distances.Distance(np.zeros(2), np.ones(2), 1)
+
+    def needed(distance, between=0.0, like=typical):
+        whole = distances.Distance(np.array([0.0, distance]), np.sqrt(own + between), 1)
+        return distances.runs_needed(whole, like, own, 16)
+
+    np.testing.assert_allclose(needed(0.2), 64)  # an error of 0.05, half of what it is
+    np.testing.assert_allclose(needed(0.2, between=0.0016), 16 * 0.01 / (0.0025 - 0.0016))
+    np.testing.assert_allclose(needed(0.02), 16 * 0.01 / 0.04**2)  # an agreement to 0.1
+    assert needed(0.02, between=0.04**2) == np.inf
+    like = distances.Distance(np.array([0.0, -1.0]), np.array([0.0, 0.5]), 1)
+    np.testing.assert_allclose(needed(0.02, like=like), 64)
+
+
+LINEAR = dimfree.TwoLayer(1, activation="linear")
+FASTER = dimfree.OnlineSGD(0.6)
+
+
+def heavy_tailed(rows, freedom, seed):
+    """Elliptical rows: each Gaussian one times an independent size, of a law with a power-law tail."""
+    return rows * np.sqrt(freedom / np.random.default_rng(seed).chisquare(freedom, size=(len(rows), 1)))
+
+
+def test_heavy_tailed_rows_are_told_from_theory():
+    """Where rare runs have most of the risk, the mean over sixteen runs was not told apart from theory."""
+    found = compared(heavy_tailed(gaussian_rows(), 4, 19), problem=LINEAR, sgd=FASTER)
+    assert found.verdict == "differs"
+    assert found.causes == ("not Gaussian",)
+    assert "at alpha = 0 " not in str(found).splitlines()[0]
+    assert "kurtosis of the fields up to" in str(found)
+    assert not found.distances["all"].matters
+
+
+def test_more_runs_are_made_until_they_decide():
+    few, more = (compared(gaussian_rows(), problem=LINEAR, sgd=FASTER, most_runs=most) for most in (16, 64))
+    assert len(few.data) == 16
+    assert 16 < len(more.data) <= 64
+    assert more.precision < few.precision
+    np.testing.assert_allclose(more.data[:16], few.data, rtol=1e-12)
+    np.testing.assert_allclose(more.gaussian_set[:16], few.gaussian_set, rtol=1e-12)
+    assert np.unique(more.data[:, -1]).size == len(more.data)
+    assert np.unique(more.gaussian_set[:, -1]).size == len(more.data)
+    assert more.verdict == "agrees", more
 
 
 def test_labels_have_a_linear_teacher_and_their_residuals_as_noise():
@@ -534,7 +648,7 @@ def test_diverged_runs_are_counted_and_left_out():
     data = found.data.copy()
     data[3, 2:] = np.nan
     lost = dataclasses.replace(found, data=data)
-    assert "1 of 16 runs (data) diverged and are left out" in str(lost)
+    assert f"1 of {len(data)} runs (data) diverged and are left out" in str(lost)
     np.testing.assert_allclose(lost.means["data"][0], np.delete(found.data, 3, axis=0).mean(axis=0))
     assert lost.agrees
     # One row in a hundred is far out: Gaussian inputs are learned, and the data throw SGD off.
@@ -580,6 +694,7 @@ def test_what_cannot_be_compared_is_refused_in_words():
         "of(problem='network')": "pass a problem",
         "of(sgd=dimfree.GradientDescent(0.1, 2.0))": "OnlineSGD",
         "of(runs=2)": "at least 8",
+        "of(most_runs=7)": "most_runs = 7 was given; it must be a whole number, at least 8",
         "of(blocks=1)": "at least 2",
         "of(key=0)": "jax.random.key",
         "of(start=np.ones((2, 10)))": "shape (1, 10)",
@@ -638,4 +753,4 @@ def test_an_early_end_has_fewer_times_than_usual():
     problem, sgd = dimfree.TwoLayer(1, 1, "linear"), dimfree.OnlineSGD(0.1)
     found = dimfree.from_data(rows, np.eye(1, 20), problem, sgd, alpha=0.5, runs=8, key=jax.random.key(0))
     np.testing.assert_allclose(found.theory.alpha, np.arange(11) / 20)
-    assert found.data.shape == (8, 11)
+    assert found.data.shape[1:] == (11,)

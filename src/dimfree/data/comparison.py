@@ -1,13 +1,14 @@
 """What of SGD on a user's data the covariance explains, and what it does not."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import ArrayLike
 
 from ..algorithms.online import OnlineAlgorithm, check_online
@@ -22,7 +23,7 @@ from ..components import (
 )
 from ..errors import InvalidInput, check_key, check_memory, in_bytes, positive_integer, real_array, shown
 from ..limits import ode
-from ..printing import Progress
+from ..printing import Progress, duration
 from ..problems import Spectrum, TwoLayer
 from ..problems.base import check_problem
 from ..problems.field_problem import FieldProblem
@@ -31,16 +32,15 @@ from ..simulation import simulate
 from ..solving import solve
 from ..state import STUDENTS, TEACHERS, State, check_state
 from ..trajectory import Outcome, Trajectory, provenance, save_alphas, steps_at
-from . import sets
+from . import distances, sets
+from .distances import Distance
 
 if TYPE_CHECKING:
     import xarray
 
-TOLERANCE = 0.05  # relative distance of risks that a verdict overlooks
-_ERRORS = 4.0  # standard errors that a distance must exceed; by chance once in 10^3 at each time, with sixteen runs
-_ROUNDING = 1e-9  # at the start all risks are the same, and so all that chance does
 _FEWEST_RUNS = 8  # with fewer, a standard error is itself too uncertain for a verdict
-_FLOOR = 0.01  # of the risk at the start: smaller risks are compared with this
+_TIMES_MORE = 8  # as many runs as asked for, at most, where they do not decide
+_SETS = 8  # Gaussian sets, with several runs on each
 _RISK_ROWS = 200_000  # rows at most on which the risk is measured
 _LINES = 9  # of the printed table
 _SHAPES = 5  # times at which the law of the fields is looked at
@@ -51,35 +51,6 @@ _STEPS = {
     FINITE_SAMPLE: "-> Gaussian set",
     NOT_GAUSSIAN: "-> data",
 }
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Distance:
-    """How far one curve of the risk is from the one before, relative to the risk, over alpha.
-
-    - `values`, `errors`: the distance and its standard error, shape `(times,)`.
-    """
-
-    values: Float[np.ndarray, " times"]
-    errors: Float[np.ndarray, " times"]
-
-    @property
-    def _beyond_chance(self) -> Bool[np.ndarray, " times"]:
-        return np.abs(self.values) > np.maximum(_ERRORS * self.errors, _ROUNDING)
-
-    @property
-    def largest(self) -> int:
-        """Where it is largest, among the times at which chance does not explain it, if there are any."""
-        chance = self._beyond_chance.any() & ~self._beyond_chance
-        return int(np.argmax(np.where(chance, -1.0, np.abs(self.values))))
-
-    @property
-    def matters(self) -> bool:
-        """Whether it is larger than the tolerance at some time, and than chance explains."""
-        return bool(np.any(self._beyond_chance & (np.abs(self.values) > TOLERANCE)))
-
-    def at(self, time: int) -> str:
-        return f"{self.values[time]:+8.1%} +-{self.errors[time]:5.1%}"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -108,10 +79,16 @@ class DataComparison:
     - `theory`, `gaussian`: [`Trajectory`] of the ODE, and of SGD on fresh Gaussian inputs at the same d.
     - `gaussian_set`, `data`: the risk of SGD on Gaussian sets of the same size and on the data, shape `(runs, times)`;
       NaN for runs that diverged.
-    - `agrees`: whether theory and data are nowhere further apart than 5% of the risk (or of 1% of that at the start)
-      and than chance explains, four standard errors.
-    - `causes`: which steps from theory to data are larger than that: `finite dimension`, `finite sample`,
-      `not Gaussian`; where none is by itself and the sum is, the largest.
+    - `set_of_run`: which Gaussian set each run of `gaussian_set` is on, shape `(runs,)`.
+    - `verdict`: `differs` if theory and data are further apart than 5% of the risk (or of 1% of that at the start) and
+      than chance explains, four standard errors, at any time after the start: in the mean over runs, or in a typical
+      run on the data beside one on Gaussian sets (`typical`). Else `agrees` if they are nowhere further apart than 25%,
+      two standard errors included (`precision`), and `undecided` if that is not known.
+    - `agrees`: whether that is the verdict.
+    - `causes`: where they differ, which steps from theory to data do; where none does by itself and the sum does, the
+      largest.
+    - `runs_needed`: about how many runs would decide; infinite where no number does.
+    - `seconds_per_run`: of one run on the data and one on a Gaussian set.
     - `problem`: with the spectrum of the data and, for labels, the variance of the residuals as its noise.
     - `start`: the State at alpha = 0; `start_weights`, `teacher_weights`: the vectors, in the coordinates of the data.
     - `mean`, `scale`: inputs are (row - mean) / scale; `label_mean`: what was taken off labels, zero if there are none.
@@ -126,6 +103,8 @@ class DataComparison:
     gaussian: Trajectory
     gaussian_set: Float[np.ndarray, "runs times"]
     data: Float[np.ndarray, "runs times"]
+    set_of_run: Int[np.ndarray, " runs"]
+    seconds_per_run: float
     problem: FieldProblem
     algorithm: OnlineAlgorithm
     start: State
@@ -164,7 +143,8 @@ class DataComparison:
     @property
     def means(self) -> dict[str, tuple[Float[np.ndarray, " times"], Float[np.ndarray, " times"]]]:
         """The mean over runs that did not diverge, by description, and its standard error."""
-        return {name: _mean(values) for name, values in self.risks.items()}
+        found = {name: distances.mean(values) for name, values in self.risks.items()}
+        return found | {"gaussian_set": distances.set_mean(self.gaussian_set, self.set_of_run)}
 
     @property
     def distances(self) -> dict[str, Distance]:
@@ -172,30 +152,57 @@ class DataComparison:
 
         Errors are those of the means over runs and, for the data, by how much one set of rows differs from another.
         """
-        *others, (data, error) = self.means.values()
-        # The data are one set; by how much sets differ is what Gaussian ones scatter more than runs on the same set.
-        between_sets = np.nanvar(self.gaussian_set, axis=0, ddof=1) - np.nanvar(self.data, axis=0, ddof=1)
-        means = [*others, (data, np.hypot(error, np.sqrt(np.maximum(between_sets, 0.0))))]
-        size = np.maximum(means[0][0], _FLOOR * means[0][0][0])
+        means, size = list(self.means.values()), distances.size_of(self.means["theory"][0])
+        set_error = np.sqrt(distances.between_sets(self.gaussian_set, self.set_of_run))
+        found = {}
+        for cause, (one, before), (other, after) in zip(_STEPS, means[:-1], means[1:], strict=True):
+            errors = np.sqrt(before**2 + after**2 + (set_error**2 if cause == NOT_GAUSSIAN else 0.0))
+            found[cause] = Distance((other - one) / size, errors / size, self._begin)
+        return found | {"all": distances.theory_to_data(*self._curves)}
 
-        def between(one, other) -> Distance:
-            return Distance((other[0] - one[0]) / size, np.hypot(one[1], other[1]) / size)
+    @property
+    def typical(self) -> Distance:
+        """The logarithm of how many times the risk of a typical run on a Gaussian set one on the data has."""
+        return distances.typical(*self._curves)
 
-        pairs = zip(_STEPS, means[:-1], means[1:], strict=True)
-        return {cause: between(*pair) for cause, *pair in pairs} | {"all": between(means[0], means[-1])}
+    @property
+    def _begin(self) -> int:
+        return int(self.alpha[0] == 0)
+
+    @property
+    def _curves(self) -> tuple:
+        return self.means["theory"][0], self.gaussian_set, self.set_of_run, self.data, self._begin
+
+    @property
+    def precision(self) -> float:
+        """The part of the risk that theory and data are nowhere further apart than, two standard errors included."""
+        return self.distances["all"].precision
+
+    @property
+    def verdict(self) -> Literal["agrees", "differs", "undecided"]:
+        if self.distances["all"].matters or self.typical.matters:
+            return "differs"
+        return "agrees" if self.precision <= distances.WIDEST else "undecided"
 
     @property
     def agrees(self) -> bool:
-        return not self.distances["all"].matters
+        return self.verdict == "agrees"
 
     @property
     def causes(self) -> tuple[str, ...]:
+        if self.verdict != "differs":
+            return ()
         steps = {cause: self.distances[cause] for cause in _STEPS}
-        found = tuple(cause for cause, step in steps.items() if step.matters)
-        if found or self.agrees:
-            return found
-        where = self.distances["all"].largest
-        return (max(steps, key=lambda cause: abs(steps[cause].values[where])),)
+        found = tuple(
+            cause for cause, step in steps.items() if step.matters or (cause == NOT_GAUSSIAN and self.typical.matters)
+        )
+        where = self.distances["all"].telling
+        return found or (max(steps, key=lambda cause: abs(steps[cause].values[where])),)
+
+    @property
+    def runs_needed(self) -> float:
+        own = (self.means["data"][1] / distances.size_of(self.means["theory"][0])) ** 2
+        return distances.runs_needed(self.distances["all"], self.typical, own, len(self.data))
 
     def to_xarray(self) -> "xarray.Dataset":
         """A labelled Dataset: the risk by each description over alpha (and run), with the provenance as attributes."""
@@ -208,6 +215,7 @@ class DataComparison:
             attrs=dict(self.provenance)
             | {
                 "agrees": str(self.agrees),
+                "verdict": self.verdict,
                 "causes": ", ".join(self.causes),
                 "rows": self.rows,
                 "passes": self.passes,
@@ -231,13 +239,13 @@ class DataComparison:
             cells = [f"{mean[time]:11.4g}{error[time]:9.2g}" for mean, error in list(means.values())[1:]]
             lines.append(f"  {self.alpha[time]:10.4g}{means['theory'][0][time]:11.4g}{''.join(cells)}")
         lines.append(
-            f"  {'step, relative to the risk':<28}{'cause':<18}{'largest':>18}{'at alpha':>10}{'at the end':>18}"
+            f"  {'step, relative to the risk':<28}{'cause':<18}{'most telling':>22}{'at alpha':>10}{'at the end':>22}"
         )
         for cause, distance in self.distances.items():
-            where, words = distance.largest, _STEPS.get(cause, "theory -> data")
+            where, words = distance.telling, _STEPS.get(cause, "theory -> data")
             name = "" if cause == "all" else cause
             lines.append(
-                f"  {words:<28}{name:<18}{distance.at(where):>18}{self.alpha[where]:>10.4g}{distance.at(-1):>18}"
+                f"  {words:<28}{name:<18}{distance.at(where):>22}{self.alpha[where]:>10.4g}{distance.at(-1):>22}"
             )
         lines += [f"  {line}" for line in (*self._beside(), *self._remedies())]
         return "\n".join(lines)
@@ -245,23 +253,46 @@ class DataComparison:
     __str__ = __repr__
 
     def _verdict(self) -> str:
-        distance = self.distances["all"]
-        where = distance.largest
-        error = distance.errors.max()
-        if self.agrees and _ERRORS * error > 0.5:  # half of the risk would go unseen
-            return (
-                f"Theory and SGD on these data are not told apart, for chance is large: {distance.at(where).strip()} "
-                f"of the risk at alpha = {self.alpha[where]:.3g}; standard errors reach {error:.0%}. Take more runs."
-            )
+        whole, typical = self.distances["all"], self.typical
+        kurtosis = max(self.fields.student_kurtosis.max(), self.fields.teacher_kurtosis.max())
+        figures = (
+            f"kurtosis of the fields up to {kurtosis:.3g} (Gaussian: 3), effective dimension "
+            f"{self.effective_dimension:.3g} of {len(self.mean):,}"
+        )
+        where = whole.telling
+        seen = f"{whole.at(where)} of the risk at alpha = {self.alpha[where]:.3g}"
         if self.agrees:
             return (
-                f"Theory describes SGD on these data to {TOLERANCE:.0%}: it differs by {distance.at(where).strip()} of "
-                f"the risk at alpha = {self.alpha[where]:.3g}, by {distance.at(-1).strip()} at the end."
+                f"Theory describes SGD on these data to {self.precision:.0%} of the risk, two standard errors "
+                f"included: it differs by {seen}, by {whole.at(-1)} at the end ({figures})."
             )
-        late = distance.values[-1]
+        if self.verdict == "undecided":
+            widest = int(np.argmax(whole.reach))
+            return (
+                f"Theory and SGD on these data are not told apart: they differ by {seen}, and at alpha = "
+                f"{self.alpha[widest]:.3g} chance leaves room for {whole.reach[widest]:.0%} after {len(self.data)} "
+                f"runs ({figures}). {self._what_would_decide()}"
+            )
+        if whole.matters:
+            what = f"{seen}, {whole.at(-1)} at the end"
+        else:
+            mean, where = f"the means over runs differ by {seen}", typical.telling
+            times, factor = np.exp(typical.values[where]), np.exp(distances.MARGIN * typical.errors[where])
+            what = (
+                f"a typical run has {times:.3g} times the risk of one on Gaussian rows at alpha = "
+                f"{self.alpha[where]:.3g} ({times / factor:.2g} to {times * factor:.2g}, two standard errors); {mean}"
+            )
+        return f"Theory does NOT describe SGD on these data: {what}. Cause: {', '.join(self.causes)} ({figures})."
+
+    def _what_would_decide(self) -> str:
+        needed = self.runs_needed
+        if np.isfinite(needed):
+            number = int(np.ceil(max(needed, len(self.data) + 1)))
+            time = duration(number * self.seconds_per_run)
+            return f"About {number:,} runs would decide (most_runs={number}), {time} at the speed of these."
         return (
-            f"Theory does NOT describe SGD on these data: {distance.values[where]:+.0%} of the risk at alpha = "
-            f"{self.alpha[where]:.3g}, {late:+.1%} at the end. Cause: {', '.join(self.causes)}."
+            f"More runs alone would not decide, as Gaussian sets of {self.rows:,} rows differ from each other. "
+            "Take more rows, or an earlier end."
         )
 
     def _beside(self) -> list[str]:
@@ -281,8 +312,6 @@ class DataComparison:
             f"set {floor:.2g}",
             f"{self.problem.inputs.blocks} blocks of the spectrum give variances of fields to {self.block_error:.1%}",
         ]
-        if (error := self.distances["all"].errors.max()) > TOLERANCE / 2:
-            lines.append(f"standard errors reach {error:.1%} of the risk: smaller distances go unseen with so few runs")
         if self.risk_rows < self.rows:
             lines.append(f"the risk is measured on {self.risk_rows:,} of the rows")
         for name, values in self.risks.items():
@@ -307,7 +336,7 @@ class DataComparison:
             ),
         }
         lines = [remedies[cause] for cause in self.causes]
-        if self.block_error > TOLERANCE / 2:
+        if self.block_error > distances.TOLERANCE / 2:
             lines.append(f"The blocks of the spectrum are too coarse: take more than {self.problem.inputs.blocks}.")
         return lines
 
@@ -321,6 +350,7 @@ def from_data(
     alpha: float | ArrayLike | Array,
     runs: int,
     key: PRNGKeyArray,
+    most_runs: int | None = None,
     blocks: int = 64,
     start: ArrayLike | Array | None = None,
     progress: bool = False,
@@ -332,12 +362,13 @@ def from_data(
     1. theory: the [`ode`] with the [`Spectrum`] of the data;
     2. SGD on fresh Gaussian inputs at the d of the data, exact in law ([`simulate`]);
     3. SGD on a Gaussian set of as many rows with the covariance of the data, drawn with replacement, and the risk on
-       that set; each run has a set of its own;
+       that set; there are up to eight such sets, with several runs on each;
     4. SGD on the data, drawn with replacement, and the risk on the data.
 
     From 1 to 2 the dimension becomes finite, from 2 to 3 the sample, and from 3 to 4 the fields are no longer Gaussian
     (nor, with labels, the residuals independent of the rows). Each distance has its standard error, and those that
-    matter are the causes of the verdict.
+    matter are the causes of the verdict. More runs are made until theory and data are told apart or agree to 10% of the
+    risk; if `most_runs` of each kind do not decide, the result says what would.
 
     **Arguments:**
 
@@ -350,7 +381,8 @@ def from_data(
     - `problem`: what is learned, a loss of local fields with standard inputs.
     - `algorithm`: one that uses each sample once, such as [`OnlineSGD`].
     - `alpha`: where to end (201 even times are saved), or the times to save at, in samples per dimension.
-    - `runs`, `key`: runs of each simulation, at least 8, and the random key.
+    - `runs`, `key`: runs of each simulation to begin with, at least 8, and the random key.
+    - `most_runs`: up to which they are doubled; 8 times `runs` if left out.
     - `blocks`: of the spectrum (see `Spectrum.from_data`).
     - `start`: weights of the students in the coordinates of the data, shape `(p, d)`; independent random directions of
       norm $\sqrt d$ if left out.
@@ -365,8 +397,8 @@ def from_data(
         >>> found = dimfree.from_data(
         ...     rows, teacher, dimfree.TwoLayer(1), dimfree.OnlineSGD(0.1), alpha=2.0, runs=8, key=jax.random.key(0)
         ... )
-        >>> found.data.shape, round(found.effective_dimension)
-        ((8, 101), 35)
+        >>> found.verdict, round(found.effective_dimension)
+        ('agrees', 35)
     """
     check_problem(problem, "spectrum")
     if not isinstance(problem, FieldProblem) or not problem.inputs.is_standard:
@@ -377,6 +409,7 @@ def from_data(
     check_online(algorithm)
     check_key(key)
     runs = positive_integer(runs, "runs", minimum=_FEWEST_RUNS)
+    most = _TIMES_MORE * runs if most_runs is None else positive_integer(most_runs, "most_runs", minimum=runs)
     blocks = positive_integer(blocks, "blocks", minimum=2)
     X = without_frame(X, "X")
     if not is_array(X):
@@ -396,8 +429,8 @@ def from_data(
     copy = 8 * n * d
     memory = 16 * runs * len(save_steps) * p * d + (2 * copy if copy <= sets.LARGEST_COPY else 0)
     cost = (
-        f"{2 * runs} runs of {steps:,} steps on rows of {d:,} numbers, and {runs} Gaussian sets of {n:,} rows, "
-        f"one at a time, {in_bytes(memory)}"
+        f"{2 * runs} to {2 * most} runs of {steps:,} steps on rows of {d:,} numbers, and {min(_SETS, runs // 2)} "
+        f"Gaussian sets of {n:,} rows, one at a time, {in_bytes(memory)}"
     )
     check_memory(memory, cost, "Take fewer times (alpha), fewer runs or fewer rows.")
     start_key, noise_key, gaussian_key, set_key, data_key = jax.random.split(key, 5)
@@ -431,40 +464,66 @@ def from_data(
             f"nothing to compare. The largest eigenvalue is {float(spectrum.eigenvalues.max()):.3g} times the mean "
             "variance: take a smaller learning rate, or an earlier end."
         )
-    gaussian = simulate(stated, algorithm, state, d, clock, runs=runs, key=gaussian_key, progress=progress)
-
     chosen = np.arange(n)
     if n > _RISK_ROWS:
         chosen = np.sort(sets.generator_of(data_key).choice(n, _RISK_ROWS, replace=False))
     given = sets.GivenRows(X, components.mean, scale, noise)
-    gaussian_set = np.empty((runs, len(clock)))
-    with Progress(cost, 2 * runs * steps, shown=progress) as bar:
-        generators = [sets.generator_of(data_key, each) for each in range(runs)]
-        found = sets.run(problem, algorithm, students, teachers, given, save_steps, generators, bar)
-        data = _finite(sets.risk(problem, given, chosen, teachers, *found[:2]), found[2], "the data")
-        fields = _shapes(given, chosen, clock, found[0][0], teachers)
-        others = fields
-        for each in range(runs):
-            generator = sets.generator_of(set_key, each)
-            made = sets.gaussian_set(components, scale, fitted, generator)
-            if not noise.any():
-                made.noise = np.zeros(n)
-            found = sets.run(
-                problem, algorithm, students, teachers, made, save_steps, [generator], bar, (runs + each) * steps
-            )
-            gaussian_set[each] = np.where(
-                found[2][:, None], sets.risk(problem, made, chosen, teachers, *found[:2]), np.nan
-            )
-            if each == 0:
-                others = _shapes(made, chosen, clock, found[0][0], teachers)
-    gaussian_set = _finite(gaussian_set, np.asarray(np.isfinite(gaussian_set).all(axis=1)), "Gaussian sets")
-    _finite(np.asarray(gaussian.risk), np.asarray(gaussian.outcome) == Outcome.COMPLETED, "Gaussian inputs")
+    number = min(_SETS, runs // 2)
+    shapes: list[Fields] = []
+
+    def risks_on(labelled: sets.LabelledSet, generators: list[np.random.Generator]) -> np.ndarray:
+        """The risks of these runs, NaN for those that diverge; of the first on each kind of set, the law of fields."""
+        nonlocal done
+        found = sets.run(problem, algorithm, students, teachers, labelled, save_steps, generators, bar, done)
+        done += len(generators) * steps
+        if len(shapes) < 2:
+            shapes.append(_shapes(labelled, chosen, clock, found[0][0], teachers))
+        risks = sets.risk(problem, labelled, chosen, teachers, *found[:2])
+        return np.where(found[2][:, None], risks, np.nan)
+
+    def made(each: int) -> sets.LabelledSet:
+        labelled = sets.gaussian_set(components, scale, fitted, sets.generator_of(set_key, each))
+        if not noise.any():
+            labelled.noise = np.zeros(n)
+        return labelled
+
+    data, gaussian_set = np.empty((0, len(clock))), np.empty((0, len(clock)))
+    done, seconds = 0, 0.0
+    with Progress(cost, 2 * most * steps, shown=progress) as bar:
+        while True:
+            # Twice as many as there are, in parts as large as the first: one compilation, and no more memory.
+            end = min(max(2 * len(data), runs), most)
+            while len(data) < end:
+                began = perf_counter()
+                more = np.arange(len(data), min(len(data) + runs, end))
+                on_data = risks_on(given, [sets.generator_of(data_key, each) for each in more.tolist()])
+                on_sets = np.empty((len(more), len(clock)))
+                for each in range(number):
+                    its = more[more % number == each].tolist()
+                    if its:
+                        generators = [sets.generator_of(set_key, each, run) for run in its]
+                        on_sets[more % number == each] = risks_on(made(each), generators)
+                data, gaussian_set = np.concatenate([data, on_data]), np.concatenate([gaussian_set, on_sets])
+                seconds = (perf_counter() - began) / len(more)
+            _check_left(data, "the data")
+            _check_left(gaussian_set, "Gaussian sets")
+            set_of_run = np.arange(len(data)) % number
+            curves = np.asarray(theory.risk), gaussian_set, set_of_run, data, int(clock[0] == 0)
+            distance = distances.theory_to_data(*curves)
+            told = distance.matters or distances.typical(*curves).matters
+            if told or distance.precision <= distances.CLOSE or len(data) == most:
+                break
+    gaussian = simulate(stated, algorithm, state, d, clock, runs=len(data), key=gaussian_key, progress=progress)
+    _check_left(np.where(np.asarray(gaussian.outcome) == Outcome.COMPLETED, 1.0, np.nan)[:, None], "Gaussian inputs")
+    fields, others = shapes
     return DataComparison(
         alpha=clock,
         theory=theory,
         gaussian=gaussian,
         gaussian_set=gaussian_set,
         data=data,
+        set_of_run=set_of_run,
+        seconds_per_run=seconds,
         problem=stated,
         algorithm=algorithm,
         start=state,
@@ -585,21 +644,11 @@ def _spread(number: int, most: int) -> list[int]:
     return sorted(set(np.linspace(0, number - 1, min(number, most)).round().astype(int).tolist()))
 
 
-def _finite(
-    risks: Float[np.ndarray, "runs times"], completed: Bool[np.ndarray, " runs"], where: str
-) -> Float[np.ndarray, "runs times"]:
-    """The risks, NaN for runs that diverged; an error if fewer are left than a standard error needs."""
-    if completed.sum() < _FEWEST_RUNS // 2:
+def _check_left(risks: Float[np.ndarray, "runs times"], where: str) -> None:
+    """Refuse to compare where fewer runs are left than a standard error needs."""
+    left = distances.kept(risks)
+    if left.sum() < _FEWEST_RUNS // 2:
         raise InvalidInput(
-            f"{int((~completed).sum())} of {len(completed)} runs on {where} diverged; there is nothing to compare. "
+            f"{int((~left).sum())} of {len(left)} runs on {where} diverged; there is nothing to compare. "
             "Take a smaller learning rate, or rows without outliers."
         )
-    return np.where(completed[:, None], risks, np.nan)
-
-
-def _mean(values: Float[np.ndarray, "runs times"]) -> tuple[np.ndarray, np.ndarray]:
-    """The mean over runs, and its standard error: zero of a single curve, which is no sample."""
-    if len(values) == 1:
-        return values[0], np.zeros(values.shape[1])
-    kept = values[np.isfinite(values).all(axis=1)]
-    return kept.mean(axis=0), kept.std(axis=0, ddof=1) / len(kept) ** 0.5

@@ -82,8 +82,12 @@ def data(result: DataComparison, *, axes: Axes | None = None) -> Axes:
         axes.set(xlabel=r"$\alpha$ = samples / $d$", ylabel="risk", yscale="log")
         if logarithmic:
             axes.set_xscale("log")
-        cause = "" if result.agrees else f": {', '.join(result.causes)}"
-        axes.set_title(f"Theory {'describes' if result.agrees else 'does NOT describe'} SGD on these data{cause}")
+        words = {
+            "agrees": "Theory describes SGD on these data",
+            "differs": f"Theory does NOT describe SGD on these data: {', '.join(result.causes)}",
+            "undecided": "Theory and SGD on these data are not told apart",
+        }
+        axes.set_title(words[result.verdict])
         axes.legend()
     return axes
 
