@@ -496,11 +496,12 @@ def test_runs_decide_or_the_report_says_how_many_would(gaussian_result):
 
 def test_the_start_is_not_judged():
     """There risks are the same up to rounding, or differ before anything is learned."""
-    values, errors = np.array([-0.4, 0.02, 0.06]), np.array([1e-17, 0.01, 0.01])
+    values, errors = np.array([-0.4, 0.02, 0.08, 0.065]), np.array([1e-17, 0.01, 0.01, 0.01])
     found = distances.Distance(values, errors, 1)
-    assert found.told.tolist() == [False, False, True]
+    # The last is more than four standard errors, but not two more than the tolerance.
+    assert found.told.tolist() == [False, False, True, False]
     assert found.telling == 2
-    np.testing.assert_allclose(found.precision, 0.08)
+    np.testing.assert_allclose(found.precision, 0.1)
     small = distances.Distance(np.array([0.0, 1e-9, 0.03, 0.2]), np.array([0.0, 0.0, 0.02, 0.2]), 1)
     assert not small.matters
     assert small.telling == 2  # one and a half standard errors; the first is rounding, the last one standard error
@@ -535,6 +536,7 @@ def test_the_runs_that_are_needed_have_small_enough_errors():
 
     np.testing.assert_allclose(needed(0.2), 64)  # an error of 0.05, half of what it is
     np.testing.assert_allclose(needed(0.2, between=0.0016), 16 * 0.01 / (0.0025 - 0.0016))
+    np.testing.assert_allclose(needed(0.09), 16 * 0.01 / 0.02**2)  # two standard errors more than the tolerance
     np.testing.assert_allclose(needed(0.02), 16 * 0.01 / 0.04**2)  # an agreement to 0.1
     assert needed(0.02, between=0.04**2) == np.inf
     like = distances.Distance(np.array([0.0, -1.0]), np.array([0.0, 0.5]), 1)

@@ -80,10 +80,11 @@ class DataComparison:
     - `gaussian_set`, `data`: the risk of SGD on Gaussian sets of the same size and on the data, shape `(runs, times)`;
       NaN for runs that diverged.
     - `set_of_run`: which Gaussian set each run of `gaussian_set` is on, shape `(runs,)`.
-    - `verdict`: `differs` if theory and data are further apart than 5% of the risk (or of 1% of that at the start) and
-      than chance explains, four standard errors, at any time after the start: in the mean over runs, or in a typical
-      run on the data beside one on Gaussian sets (`typical`). Else `agrees` if they are nowhere further apart than 25%,
-      two standard errors included (`precision`), and `undecided` if that is not known.
+    - `verdict`: `differs` if theory and data are further apart than 5% of the risk (or of 1% of that at the start), by
+      two standard errors, and than chance explains, four standard errors, at any time after the start. This holds for
+      the mean over runs, or for a typical run on the data beside one on Gaussian sets (`typical`). Else `agrees` if
+      they are nowhere further apart than 25%, two standard errors included (`precision`), and `undecided` if that is
+      not known.
     - `agrees`: whether that is the verdict.
     - `causes`: where they differ, which steps from theory to data do; where none does by itself and the sum does, the
       largest.

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 
 TOLERANCE = 0.05  # relative distance of risks that a verdict overlooks
 ERRORS = 4.0  # standard errors that a distance must exceed; by chance once in 10^3 at each time, with sixteen runs
-MARGIN = 2.0  # standard errors that are counted into the precision of an agreement
+MARGIN = 2.0  # standard errors by which a distance must exceed the tolerance, and that a precision includes
 CLOSE = 0.10  # precision of an agreement after which no more runs are made
 WIDEST = 0.25  # precision beyond which an agreement is not called one
 _FLOOR = 0.01  # of the risk at the start: smaller risks are compared with this
@@ -30,7 +30,8 @@ class Distance:
     def told(self) -> Bool[np.ndarray, " times"]:
         """At which times it is larger than the tolerance, and than chance explains."""
         size = np.abs(self.values)
-        found = (size > TOLERANCE) & (size > ERRORS * self.errors)
+        # The second alone would have a distance just within the tolerance that chance takes just beyond it.
+        found = (size > ERRORS * self.errors) & (size > TOLERANCE + MARGIN * self.errors)
         return found & (np.arange(len(size)) >= self.begin)
 
     @property
@@ -142,12 +143,16 @@ def runs_needed(whole: Distance, run_like: Distance, own: Float[np.ndarray, " ti
         left = np.where(wanted > 0, wanted**2 - between, 0.0)
         return np.where(left > 0, runs * own / np.where(left > 0, left, 1.0), np.inf)
 
-    apart = np.where(size > TOLERANCE, until(size / ERRORS), np.inf).min()
+    apart = until(_error_to_tell(size)).min()
     close = until((CLOSE - size) / MARGIN).max()
-    logs = np.abs(run_like.values[judged])
-    ratio = ERRORS * run_like.errors[judged] / np.maximum(logs, TOLERANCE)
-    like = np.where(logs > TOLERANCE, runs * ratio**2, np.inf).min()
+    wanted = _error_to_tell(np.abs(run_like.values[judged]))
+    like = np.where(wanted > 0, runs * (run_like.errors[judged] / np.where(wanted > 0, wanted, 1.0)) ** 2, np.inf).min()
     return float(min(apart, close, like))
+
+
+def _error_to_tell(size: Float[np.ndarray, " times"]) -> Float[np.ndarray, " times"]:
+    """The standard error with which a distance of this size just matters; not positive where none does."""
+    return np.minimum(size / ERRORS, (size - TOLERANCE) / MARGIN)
 
 
 def _part(value: float, sign: str = "") -> str:
