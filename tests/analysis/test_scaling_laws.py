@@ -7,6 +7,7 @@ import scipy.special
 
 import dimfree
 from dimfree import InvalidInput
+from dimfree.analysis.scaling_laws import ScalingLaw, fitted
 from dimfree.problems.random_features import deterministic_equivalent
 
 RANKS = np.arange(1.0, 2001.0)
@@ -53,6 +54,118 @@ def test_nothing_is_lost_in_the_blocks_of_the_equivalent(size):
     assert abs(energies.sum() + missed - scipy.special.zeta(3.5)) < 1e-5
     assert len(eigenvalues) == 240
     assert eigenvalues.max() < (1 + (np.pi**2 / 6 / size) ** 0.5) ** 2  # also in blocks that have none
+
+
+def test_the_published_exponents_of_each_phase():
+    """Table 1 of Paquette et al., in fractions."""
+    known = {(1.0, 0.25): (1 / 3, -1.5 / 3), (1.0, 0.75): (3 / 7, -2.5 / 3.5), (0.75, 1.5): (1 / 2, -2 / 3)}
+    for (a, b), (size, compute) in known.items():
+        found = dimfree.PowerLawFeatures(a, b).predicted
+        assert (found["size"], found["compute"]) == pytest.approx((size, compute))
+
+
+def test_coordinates_in_groups_have_the_sums_of_all():
+    features = dimfree.RandomFeatures(RANKS**-1.6, 3 * RANKS**-0.4, noise=0.3)
+    found = features.coordinates()
+    assert len(found.variances) < 2000
+    assert found.numbers.sum() == 2000
+    np.testing.assert_allclose(found.numbers @ found.variances, np.sum(RANKS**-1.6), rtol=1e-12)
+    np.testing.assert_allclose(found.energies.sum(), 9 * np.sum(RANKS**-2.4), rtol=1e-12)
+    np.testing.assert_allclose(found.variances[:256], RANKS[:256] ** -1.6)
+    assert features.irreducible_risk == 0.15
+    # A power law of infinitely many: sums of j^-2a and j^-2(a+b), with those beyond the last group.
+    a, b = 0.6, 0.2
+    found = dimfree.PowerLawFeatures(a, b).coordinates()
+    np.testing.assert_allclose(found.numbers @ found.variances + found.trace, scipy.special.zeta(2 * a), rtol=1e-6)
+    np.testing.assert_allclose(found.energies.sum() + found.energy, scipy.special.zeta(2 * a + 2 * b), rtol=1e-6)
+    variances, target = dimfree.PowerLawFeatures(a, b, coordinates_drawn=3).drawn(2)
+    np.testing.assert_allclose(variances, np.arange(1.0, 7) ** -1.2)
+    np.testing.assert_allclose(target, np.arange(1.0, 7) ** -0.2)
+
+
+def test_the_frontier_of_a_known_surface():
+    """Risk n^-a + s^-b with n^2 parameters: at compute C the best size has n^(a+2b) = a/(2b) C^b."""
+    a, b, sizes, samples = 0.6, 0.4, np.geomspace(10.0, 1e4, 13), np.geomspace(1.0, 1e8, 129)
+    surface = sizes[:, None] ** -a + samples**-b
+    law = ScalingLaw(sizes, sizes**2, samples, surface, "formula", {})
+    compute = law.frontier["compute"]
+    best = (a / (2 * b) * compute**b) ** (1 / (a + 2 * b))
+    inside = (best > 20) & (best < 5e3)
+    assert inside.sum() > 50
+    np.testing.assert_allclose(law.frontier["size"][inside], best[inside], rtol=2e-3)
+    least = best**-a + (compute / best**2) ** -b
+    np.testing.assert_allclose(law.frontier["risk"][inside], least[inside], rtol=1e-4)
+    np.testing.assert_allclose(law.exponents["size"].value, b / (a + 2 * b), atol=1e-3)
+    np.testing.assert_allclose(law.exponents["compute"].value, -a * b / (a + 2 * b), atol=1e-3)
+    # Of the largest size, before its own risk is reached; local exponents by hand.
+    slopes = -b * samples**-b / surface
+    np.testing.assert_allclose(law.slopes()[:, 1:-1], slopes[:, 1:-1], atol=2e-3)
+    late = samples >= samples[-1] ** (2 / 3) * (1 - 1e-9)
+    line = np.polyfit(np.log(samples[late]), np.log(surface[-1, late]), 1)[0]
+    assert law.exponents["samples"].value == pytest.approx(line)
+
+
+def test_the_vertex_between_sizes_is_that_of_a_parabola():
+    """Logarithms that are parabolas in the size: the vertex is exact, between the sizes that are looked at."""
+    sizes, samples, vertex = np.geomspace(10.0, 1e4, 9), np.geomspace(1.0, 1e6, 33), np.log(321.0)
+    surface = np.exp((np.log(sizes)[:, None] - vertex) ** 2 - 0.5 * (np.log(samples) + np.log(sizes)[:, None]))
+    found = ScalingLaw(sizes, sizes, samples, surface, "formula", {}).frontier
+    np.testing.assert_allclose(found["size"], 321.0, rtol=1e-6)
+    np.testing.assert_allclose(found["risk"], found["compute"] ** -0.5, rtol=1e-6)
+
+
+def test_the_interval_of_an_exponent_is_that_of_windows_of_the_last_half():
+    """A curve that bends: windows by hand, each with NumPy's straight line."""
+    x = np.geomspace(1.0, 1e6, 200)
+    y = np.exp(-0.02 * np.log(x) ** 2) * (1 + 0.1 * np.cos(3 * np.log(x)))
+    found, log = fitted(x, y), np.log(x)
+
+    def slope(low, high):
+        inside = (log >= low - 1e-9) & (log <= high + 1e-9)
+        return np.polyfit(log[inside], np.log(y[inside]), 1)[0]
+
+    end = log[-1]
+    assert found.value == pytest.approx(slope(2 / 3 * end, end))
+    assert found.window == pytest.approx((1e4, 1e6))
+    random, slopes = np.random.default_rng(5), []
+    for _ in range(2000):
+        width = random.uniform(end / 6, end / 2)
+        low = random.uniform(end / 2, end - width)
+        slopes.append(slope(low, low + width))
+    # 400 windows in `fitted`: quantiles of 2.5% have an error of a tenth of the range at most.
+    known = np.quantile(slopes, [0.025, 0.975])
+    assert abs(found.low - known[0]) < 0.1 * np.ptp(known)
+    assert abs(found.high - known[1]) < 0.1 * np.ptp(known)
+
+
+class Drawn:
+    """A family of one size, whose problem has twenty features of a power law."""
+
+    d, predicted = 20, {"size": 0.5}
+
+    def __init__(self, features):
+        self.made, self.irreducible_risk = features(20, key=jax.random.key(3)), features.irreducible_risk
+
+    def __call__(self, size):
+        return self.made
+
+
+def test_a_law_is_the_exact_mean_of_sgd_less_what_is_irreducible():
+    """In batches, with the mean of the weights too; the part of the target that features miss is not irreducible."""
+    family = Drawn(dimfree.PowerLawFeatures(1.0, 0.75, noise=0.2))
+    (problem, start), samples = family.made, np.array([4, 40, 400])
+    alphas, sgd = np.array([0.0, *samples]) / 20, dimfree.OnlineSGD(0.3, batch_size=4)
+    averaged, expected = dimfree.Averaged(sgd, 2.0), {}
+    for algorithm, weights in ((sgd, "students"), (averaged, "average")):
+        law = dimfree.scaling_law(family, algorithm, 1, samples, weights=weights)
+        state = dimfree.exact_mean(problem, algorithm, start, 20, alphas).state
+        risk = problem.risk(state if weights == "students" else state.at("average"))
+        expected[weights] = np.asarray(risk)[1:] - 0.1
+        np.testing.assert_allclose(law.risk[0], expected[weights], rtol=1e-5)
+    assert np.abs(expected["average"] / expected["students"] - 1).max() > 0.1
+    assert float(problem.irreducible_risk) > 0.101
+    assert law.parameters.tolist() == [20]
+    assert law.predicted == {"size": 0.5}
 
 
 @pytest.mark.slow
