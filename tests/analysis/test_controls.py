@@ -124,10 +124,10 @@ def test_bounds_of_a_mean_are_kept_from_both_sides(bounds):
 
 
 def test_what_is_beyond_a_bound_is_penalised_on_both_sides():
-    for bounds, inside, outside in (((None, 0.5), 0.1, 0.9), ((3.0, None), 0.9, 0.1)):
+    for bounds, edge, inside, outside in (((None, 0.5), 0.5, 0.1, 0.9), ((3.0, None), 3.0, 0.9, 0.1)):
         search = search_of({RATE: (0.0, 4.0, 3)}, np.full(3, 0.5), constraints={RATE: bounds})
         mean = 4 * outside
-        beyond = abs(mean - (bounds[0] or bounds[1])) / (1 + mean)
+        beyond = abs(mean - edge) / (1 + mean)
         assert search._beyond(np.full(3, inside)) == 0.0
         assert search._beyond(np.full(3, outside)) == pytest.approx(beyond)
         assert search._penalised(np.full(3, inside)) == pytest.approx(1 + 3 * 0.4**2)
