@@ -2,20 +2,31 @@
 
 python tools/mutants.py            # every mutant that is not in docs/data/mutants.csv yet; half an hour on one core
 python tools/mutants.py 3 17       # these only, by their number, again
+python tools/mutants.py --number 20                                                  # of all formulas, at random
+python tools/mutants.py --file src/dimfree/limits/lags.py --number 12 --seed 1       # of one file, the same again
+python tools/mutants.py --file src/dimfree/limits/lags.py                            # all of one file
 
 A mutant is a change of one line: a sign, a factor, a term dropped. It is made in a copy of the library, and the tests
-named with it, none of them slow, run against the copy; it is killed if one of them fails.
+named with it, none of them slow, run against the copy; it is killed if one of them fails. The first two commands run
+the mutants that are written here, the others what syntax_mutants.py makes of the files in `NOTICED`.
 """
 
+import argparse
+import difflib
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from fast_compilation import compile_fast
+from syntax_mutants import drawn_changes
 from table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,6 +51,7 @@ MEMORY = "tests/test_momentum.py"
 SLOPES = "tests/test_slopes.py"
 SPECTRUM = "tests/test_spectrum.py"
 COORDINATES = "tests/test_coordinate_wise.py"
+LINEAR = "tests/test_linear_drifts.py"
 OUTPUTS = "tests/test_outputs.py"
 TOKENS = "tests/test_tokens.py"
 TASKS = "tests/test_tasks.py"
@@ -812,38 +824,74 @@ def library(mutant: Mutant) -> str:
     return text.replace(mutant.line, mutant.becomes)
 
 
-def verdict(mutant: Mutant) -> tuple[str, str]:
-    """Whether the mutant is killed, and by which test."""
+# The tests that should notice a change of a formula in these files, the likeliest and cheapest first.
+NOTICED = {
+    "algorithms/coordinate_wise.py": COORDINATES,
+    "algorithms/memory.py": f"{LINEAR} {MEMORY} {SLOPES}",
+    "algorithms/norms.py": f"{LINEAR} {SLOPES}",
+    "limits/coordinate_wise.py": f"{LINEAR} {COORDINATES}",
+    "limits/diffusion.py": f"{LINEAR}::test_the_covariance_of_what_a_sample_adds tests/test_fluctuations.py {SPECTRUM}",
+    "limits/drift.py": f"{LINEAR} {REFERENCE} {MEMORY} tests/test_frozen_averages.py {AVERAGES}",
+    "limits/lags.py": COORDINATES,
+    "problems/inputs.py": f"{LINEAR} {SPECTRUM} tests/test_mixture.py",
+}
+# Lines that compute the same, or as well, in other words: why no test can, or should, notice them.
+EQUIVALENT: dict[tuple[str, str], str] = {}
+
+
+@contextmanager
+def tree() -> Iterator[Path]:
+    """A copy of the library and its tests, in which files may be changed."""
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory) / "tree"
         for part in ("src", "tests", "docs/data", "tools"):
             shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
         for file in ("pyproject.toml", "conftest.py"):
             shutil.copy(ROOT / file, copy)
-        (copy / "src" / "dimfree" / mutant.file).write_text(library(mutant))
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *mutant.tests.split()]
-        python_path = {"PYTHONPATH": str(copy / "src")}
-        done = subprocess.run(command, cwd=copy, env=os.environ | python_path, capture_output=True, text=True)
-    failed = [line.removeprefix("FAILED ").split(" - ")[0] for line in done.stdout.splitlines() if "FAILED" in line]
-    if done.returncode not in (0, 1):
+        yield copy
+
+
+def failing(copy: Path, file: str, text: str, tests: str) -> str | None:
+    """The first test that fails where a file has this text, or None; an error where it cannot be asked."""
+    changed = copy / "src" / "dimfree" / file
+    before = changed.read_text()
+    changed.write_text(text)
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests.split()]
+    environment = os.environ | {"PYTHONPATH": str(copy / "src")}
+    try:
+        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
+    finally:
+        changed.write_text(before)
+    failed = [line.split(" ", 1)[1].split(" - ")[0] for line in done.stdout.splitlines() if line.startswith("FAILED")]
+    if done.returncode == 0:
+        return None
+    if not failed:
         raise RuntimeError(done.stdout[-2000:] + done.stderr[-2000:])
-    return ("killed", failed[0]) if done.returncode else ("survives", "")
+    return failed[0]
 
 
-def main(numbers: list[int]) -> None:
+def changed_lines(before: str, after: str) -> list[str]:
+    """What a change takes from a file and adds to it, with - and +."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm="")
+    return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
+
+
+def written(numbers: list[int]) -> None:
+    """Run the mutants that are written here, and keep what became of them."""
     for number, mutant in enumerate(MUTANTS, 1):
         if (number not in numbers) if numbers else ((number,) in TABLE):
             continue
         began = time.perf_counter()
-        found, test = verdict(mutant)
-        seconds = round(time.perf_counter() - began)
-        print(f"{number:2d} {found:9s} {mutant.what} ({seconds} s) {test}", flush=True)
+        with tree() as copy:
+            test = failing(copy, mutant.file, library(mutant), mutant.tests) or ""
+        seconds, verdict = round(time.perf_counter() - began), "killed" if test else "survives"
+        print(f"{number:2d} {verdict:9s} {mutant.what} ({seconds} s) {test}", flush=True)
         TABLE.add(
             {
                 "number": number,
                 "what": mutant.what,
                 "file": mutant.file,
-                "verdict": found,
+                "verdict": verdict,
                 "test": test.removeprefix("tests/"),
                 "seconds": seconds,
             }
@@ -852,5 +900,51 @@ def main(numbers: list[int]) -> None:
     print(f"{verdicts.count('killed')} of {len(MUTANTS)} killed")
 
 
+def made(files: list[str], number: int | None, seed: int) -> int:
+    """Run mutants made of these files, and show those that no test notices: how many there are."""
+    rng, drawn = random.Random(seed), []
+    for file in files:
+        source = (ROOT / "src" / "dimfree" / file).read_text()
+        for change in drawn_changes(source, rng):
+            lines = changed_lines(source, change.of(source))
+            if not any((file, line[1:].strip()) in EQUIVALENT for line in lines if line.startswith("+")):
+                drawn.append((file, change, source, lines))
+    if len(files) > 1:
+        rng.shuffle(drawn)
+    drawn = drawn[:number]
+    print(f"{len(drawn)} mutants with --seed {seed}", flush=True)
+    surviving = []
+    compile_fast()  # asked once, not in each process of tests
+    with tree() as copy:
+        for file, change, source, lines in drawn:
+            began = time.perf_counter()
+            try:
+                test = failing(copy, file, change.of(source), NOTICED[file])
+            except RuntimeError as error:
+                test = f"does not load: {str(error).strip().splitlines()[-1]}"
+            shown = f"{file}:{change.line} {change.what}\n  " + "\n  ".join(line.strip() for line in lines)
+            surviving += [] if test else [shown]
+            seconds = round(time.perf_counter() - began)
+            print(f"{'killed' if test else 'SURVIVES'} ({seconds} s) {shown}\n  {test or ''}", flush=True)
+    print(f"{len(surviving)} of {len(drawn)} survive, --seed {seed}", *surviving, sep="\n")
+    return len(surviving)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("numbers", nargs="*", type=int, help="of mutants that are written here")
+    parser.add_argument("--file", action="append", help="make mutants of this file; may be given more than once")
+    parser.add_argument("--number", type=int, help="how many, at random; all if left out")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of what is drawn")
+    given = parser.parse_args()
+    if given.file is None and given.number is None:
+        written(given.numbers)
+        return
+    files = [file.removeprefix("src/dimfree/") for file in given.file or NOTICED]
+    if unknown := set(files) - set(NOTICED):
+        parser.error(f"no tests are named in NOTICED for {', '.join(sorted(unknown))}")
+    sys.exit(made(files, given.number, given.seed) > 0)
+
+
 if __name__ == "__main__":
-    main([int(argument) for argument in sys.argv[1:]])
+    main()
