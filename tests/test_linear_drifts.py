@@ -240,3 +240,74 @@ def test_the_covariance_of_what_a_sample_adds():
     limit = dimfree.linear_noise(PROBLEM, algorithm, 50.0)
     found = limit.covariance(ALPHA, scene.state) * batch**2 * 50
     assert np.all(np.abs(groups.mean(axis=0) - found) < 6 * groups.std(axis=0) / np.sqrt(40) + 1e-12)
+
+
+def test_the_size_of_what_is_averaged():
+    """The root of E[s^2] times that of E[f^2] in the place of each product, and the term of second order beside."""
+    batch, rate = 2, 0.5 / (1 + ALPHA)
+    limit = dimfree.ode(PROBLEM, dimfree.Momentum(lambda alpha: 0.5 / (1 + alpha), 0.8, 2.0, batch, ridge=0.4))
+    scene = Scene({"momentum"}, {})
+    slopes = np.sqrt(np.diag(scene.square))
+    deviations = {
+        family: np.sqrt(KAPPA[:, None] * np.stack([np.diag(each) for each in scene.in_blocks(rows, rows)]))
+        for family, rows in scene.vectors.items()
+    }
+    linear = [slopes[:, None] * each[:, None, :] for each in deviations.values()]
+    students = slopes[:, None] * deviations["students"][:, None, :]
+    momentum = slopes[:, None] * deviations["momentum"][:, None, :]
+    both = [
+        rate * (students + np.swapaxes(students, 1, 2)),
+        momentum + np.swapaxes(momentum, 1, 2),
+        rate * momentum + np.swapaxes(students, 1, 2),
+    ]
+    square = KAPPA * FRACTIONS * np.max(np.abs(scene.square)) / batch
+    size = max(np.max(each) for each in [*linear, *both]) + np.max(square)
+    np.testing.assert_allclose(limit.drift_size(scene.state, ALPHA), size / batch, rtol=1e-12)
+    # Where coordinates are scaled, what takes the place of a slope has variance one.
+    longest = max(
+        np.sqrt(FRACTIONS[:, None] * [np.diag(each) for each in scene.in_blocks(rows, rows)]).max()
+        for family, rows in scene.vectors.items()
+        if family != "momentum"
+    )
+    adam = dimfree.ode(PROBLEM, dimfree.Adam(lambda alpha: 0.5 / (1 + alpha), forgetting=2.0, batch_size=batch))
+    state = dimfree.State.of(
+        {pair: each for pair, each in scene.state.overlaps.items() if "momentum" not in pair}, None
+    )
+    np.testing.assert_allclose(adam.drift_size(state, ALPHA), (rate * longest + rate**2) / batch, rtol=1e-12)
+
+
+def test_where_averages_are_frozen():
+    """Rates and point of rest of dW/dalpha = F W + E W*, F = drag + pull kappa A, of a momentum that looks ahead."""
+    algorithm = dimfree.Momentum(0.5, 0.8, 2.0, batch_size=2, ridge=0.4, lookahead=0.7)
+    limit, scene = dimfree.ode(PROBLEM, algorithm), Scene({"momentum"}, {})
+    values = limit.coordinates.pack(scene.state)
+    drift, frozen = limit.evaluated(ALPHA, values, scene.state)
+    np.testing.assert_allclose(drift, limit.coordinates.pack(limit.drift(ALPHA, scene.state)), atol=1e-12)
+    curvature = np.outer(SLOPES, SLOPES)
+    own = np.linalg.eigvalsh(curvature) * KAPPA[:, None]
+    rates = {"students": -0.5 * 0.4 - 0.5 * own, "momentum": -2.0 - 0.7 * own, "teachers": np.zeros((3, 1))}
+    both = {(a, b): jnp.asarray(rates[a][:, :, None] + rates[b][:, None, :]) for a, b in scene.state.overlaps}
+    expected = limit.coordinates.pack(dimfree.State.of(both, None)) / 2
+    np.testing.assert_allclose(frozen.rates, expected, atol=1e-12)
+    for block, kappa in enumerate(KAPPA):
+        F, E = -0.5 * 0.4 * np.eye(2) - 0.5 * kappa * curvature, 0.5 * kappa * SLOPES[:, None]
+        rest = np.asarray(frozen.turn) @ np.asarray(frozen.rest)[block]
+        np.testing.assert_allclose(rest, -np.linalg.solve(F, E), rtol=1e-4, atol=1e-12)
+    # Seen from there, students are W - rest in the basis of A: what belongs to them is turned along.
+    w, v, teacher = (scene.vectors[family] for family in ("students", "momentum", "teachers"))
+    seen = limit.coordinates.unpack(limit.seen_from(frozen, values, scene.state), scene.state)
+    turn = np.asarray(frozen.turn)
+    moved = turn.T @ w - np.einsum("bik,kd->ibd", frozen.rest, teacher)[:, BLOCK, np.arange(D)]
+    np.testing.assert_allclose(seen.overlaps["students", "students"], scene.in_blocks(moved, moved), atol=1e-12)
+    np.testing.assert_allclose(seen.overlaps["students", "teachers"], scene.in_blocks(moved, teacher), atol=1e-12)
+    np.testing.assert_allclose(seen.overlaps["momentum", "students"], scene.in_blocks(turn.T @ v, moved), atol=1e-12)
+    back = limit.back_from(frozen, limit.coordinates.pack(seen), scene.state)
+    np.testing.assert_allclose(back, values, atol=1e-12)
+
+
+def test_in_which_units_a_solver_measures_its_error():
+    """What a loss sees of an overlap is its eigenvalue times it; sums of gradients have that eigenvalue already."""
+    limit, scene = dimfree.ode(PROBLEM, dimfree.Momentum(0.5, 0.8, 2.0)), Scene({"momentum"}, {})
+    units = limit.coordinates.unpack(limit.units(scene.state), scene.state)
+    np.testing.assert_allclose(units.overlaps["students", "teachers"][:, 0, 0], [0.25, 1.0, 1.0])
+    np.testing.assert_allclose(units.overlaps["momentum", "students"], 1.0)
