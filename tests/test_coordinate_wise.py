@@ -120,13 +120,33 @@ def tables_of_ones(lags: Lags) -> Tables:
     return Tables(jnp.expm1(-jnp.exp(jnp.asarray(lags.nodes)))[None], decay[..., None], decay)
 
 
-@pytest.mark.parametrize(("beta1", "beta2", "batch"), [(0.0, 0.5, 1), (0.9, 0.99, 4), (0.0, 0.95, 3)])
+@pytest.mark.parametrize(("beta1", "beta2", "batch"), [(0.0, 0.5, 1), (0.9, 0.99, 4), (0.0, 0.95, 3), (0.0, 0.02, 3)])
 def test_sums_over_lags_are_those_of_every_lag(beta1, beta2, batch):
     lags = Lags(beta1, beta2, batch)
     response, variance = brute_force(beta1, beta2, batch)
     np.testing.assert_allclose(lags.drift(tables_of_ones(lags))[0, 0], response, rtol=1e-6)
     if not beta1:
         np.testing.assert_allclose(lags.spread(tables_of_ones(lags))[0], variance, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("beta1", "beta2", "batch"), [(0.6, 0.7, 1), (0.5, 0.1, 2)])
+def test_the_long_run_variance_is_that_of_all_pairs_of_steps(beta1, beta2, batch):
+    """Where z is normal, with a grid of t for each of the two steps: of products of z only squares are not zero.
+
+    E[r_0 r_n] has 1/sqrt(v) of both steps, in which a z counts t tau of its lag in each.
+    """
+    lags, number = Lags(beta1, beta2, batch), int(40 / -np.log(beta2)) + 1
+    tau, weights = (1 - beta2) * beta2 ** np.arange(number), (1 - beta1) * beta1 ** np.arange(number)
+    t = np.exp(np.arange(-40.0, 40.0))  # analytic within pi of the real line: an error of e^(-2 pi^2)
+    variance = 0.0
+    for apart in range(int(18 / -np.log(beta1))):
+        earlier = np.concatenate([np.zeros(apart), tau])[:, None, None] * t[:, None]
+        later = np.append(tau, tau[-1] * beta2 ** np.arange(1, apart + 1))[:, None, None] * t
+        inner = 1 + 2 * batch * (earlier + later)
+        both = np.einsum("l,lij->ij", weights**2 * beta1**apart, batch / inner[apart:])
+        product = np.exp(-0.5 * np.log(inner).sum(axis=0))
+        variance += (2 if apart else 1) * np.sum(np.sqrt(np.outer(t, t)) / np.pi * product * both)
+    np.testing.assert_allclose(lags.spread(tables_of_ones(lags))[0], variance, rtol=1e-6)
 
 
 def simulated_ratio(algorithm: dimfree.Adam, coordinates: int, steps: int, rng) -> np.ndarray:

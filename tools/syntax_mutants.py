@@ -66,7 +66,7 @@ def _formulas(node: ast.AST) -> Iterator[ast.expr | ast.AugAssign]:
         return
     if isinstance(node, ast.Call) and _name(node.func).startswith(_CHECKS):
         return
-    if isinstance(node, ast.If) and all(isinstance(each, ast.Raise) for each in node.body):
+    if isinstance(node, ast.If) and all(_refuses(each) for each in node.body):
         return
     if isinstance(node, ast.expr | ast.AugAssign):
         yield node
@@ -78,6 +78,11 @@ def _formulas(node: ast.AST) -> Iterator[ast.expr | ast.AugAssign]:
             for each in value if isinstance(value, list) else [value]:
                 if isinstance(each, ast.AST):
                     yield from _formulas(each)
+
+
+def _refuses(node: ast.stmt) -> bool:
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(node, ast.Raise) or (isinstance(call, ast.Call) and _name(call.func).startswith(_CHECKS))
 
 
 def _variants(node: ast.expr | ast.AugAssign) -> Iterator[tuple[str, ast.expr | ast.AugAssign]]:
