@@ -66,6 +66,21 @@ def test_steps_are_those_of_a_loop_in_numpy(algorithm):
         np.testing.assert_allclose(rule.observed(memory, StandardInputs())["second_moment"], [[v.mean()]], atol=1e-13)
 
 
+def test_averages_of_coordinates_are_what_a_state_has_measured():
+    """Those of a State are those of each coordinate of a block, of each student; and back, after a step too."""
+    rule, d = dimfree.Adam(0.1, 0.5, forgetting=2.0), 20
+    numbers = {"second_moment": jnp.arange(1.0, 7.0).reshape(3, 2), "second_moment_weight": jnp.asarray(0.4)}
+    memory = rule.loaded(numbers, 2, SPECTRUM, d)
+    np.testing.assert_array_equal(memory["second"][1], np.repeat([2.0, 4.0, 6.0], [2, 6, 12]))
+    for name, found in rule.observed(memory, SPECTRUM).items():
+        np.testing.assert_allclose(found, numbers[name], rtol=1e-14)
+    gradient = np.random.default_rng(0).normal(size=(2, d))
+    after = rule.observed(rule.scaled(jnp.asarray(gradient), memory)[1], SPECTRUM)
+    squares = np.stack([np.mean(d * each**2, axis=1) for each in np.split(gradient, [2, 8], axis=1)])
+    np.testing.assert_allclose(after["second_moment"], 0.9 * numbers["second_moment"] + 0.1 * squares, rtol=1e-12)
+    np.testing.assert_allclose(after["second_moment_weight"], 0.9 * 0.4 + 0.1, rtol=1e-12)
+
+
 def test_vectors_are_spread_over_their_block():
     """They have the overlaps of the State in each block, and no coordinate has more than a few deviations."""
     problem, d = TWO.with_inputs(SPECTRUM), 400

@@ -3,6 +3,8 @@
 And the covariance of what a sample adds, over samples drawn in NumPy.
 """
 
+from itertools import pairwise
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -97,6 +99,13 @@ def test_two_momenta():
     scene.check(algorithm, mean, {"students": -0.5, "momentum": 1.0, "momentum_2": 1.0})
 
 
+def test_a_memory_of_a_few_steps():
+    rate = 0.5 / (1 + ALPHA) / (1 - 0.4 * ALPHA)
+    scene = Scene(set(), {})
+    ball = dimfree.HeavyBall(lambda alpha: 0.5 / (1 + alpha), lambda alpha: 0.4 * alpha, batch_size=3, ridge=0.4)
+    scene.check(ball, {"students": -rate * (scene.gradient + 0.4 * scene.vectors["students"])}, {"students": -rate})
+
+
 def test_a_gradient_ahead():
     """Along the momentum, with a schedule; the ridge acts at the students."""
     ahead, ridge = 0.7 / (1 + ALPHA), 0.4
@@ -172,16 +181,21 @@ def test_gradients_scaled_by_their_norm(name, batch):
     )
 
 
-def test_adam_with_a_memory_of_order_d_and_an_average():
-    """Each student and block has a scale of its own, with which all products of the gradient are scaled."""
+@pytest.mark.parametrize("weight", [0.4, 0.0])
+def test_adam_with_a_memory_of_order_d_and_an_average(weight):
+    """Each student and block has a scale of its own, with which all products of the gradient are scaled.
+
+    Before the first sample it is that of the first.
+    """
     batch, forgetting, epsilon = 3, 2.0, 0.3
-    second, weight = np.array([[0.5, 0.2], [0.1, 0.4], [0.03, 0.3]]), 0.4
+    second = np.array([[0.5, 0.2], [0.1, 0.4], [0.03, 0.3]]) * (weight > 0)
     adam = dimfree.Adam(lambda alpha: 0.5 / (1 + alpha), 0.8, forgetting=2.0, epsilon=epsilon, batch_size=batch)
     scene = Scene({"average"}, {"second_moment": second, "second_moment_weight": weight})
-    rate, scale = 0.5 / (1 + ALPHA), 1 / (np.sqrt(second / weight) + epsilon)
+    first = KAPPA[:, None] * np.diag(scene.square) / batch
+    rate, scale = 0.5 / (1 + ALPHA), 1 / (np.sqrt(second / weight if weight else first) + epsilon)
     w, a = scene.vectors["students"], scene.vectors["average"]
     measured = {
-        "second_moment": forgetting * (KAPPA[:, None] * np.diag(scene.square) / batch - second),
+        "second_moment": forgetting * (first - second),
         "second_moment_weight": forgetting * (1 - weight),
     }
     mean = {"students": -rate * scale[BLOCK].T * scene.gradient, "average": 1.5 * (w - a)}
@@ -311,3 +325,35 @@ def test_in_which_units_a_solver_measures_its_error():
     units = limit.coordinates.unpack(limit.units(scene.state), scene.state)
     np.testing.assert_allclose(units.overlaps["students", "teachers"][:, 0, 0], [0.25, 1.0, 1.0])
     np.testing.assert_allclose(units.overlaps["momentum", "students"], 1.0)
+
+
+def test_fixed_betas_do_not_see_the_scale_of_the_gradient():
+    """Inputs of a million times the variance, without label noise: each coordinate is divided by its own size."""
+    start, adam = dimfree.State(Q=[[1.0]], M=[[0.3]]), dimfree.Adam(0.1, 0.5, beta2=0.9, batch_size=2)
+    drifts = [
+        dimfree.ode(dimfree.TwoLayer(1, 1, "linear").with_inputs(dimfree.Spectrum(scale * KAPPA)), adam).drift(
+            0.0, start
+        )
+        for scale in (1.0, 1e6)
+    ]
+    np.testing.assert_allclose(drifts[1].Q, drifts[0].Q, rtol=1e-7)
+    np.testing.assert_allclose(drifts[1].M, drifts[0].M, rtol=1e-7)
+
+
+def test_one_block_is_two_of_one_eigenvalue():
+    algorithm = dimfree.Averaged(dimfree.Momentum(0.5, 0.8, 2.0, ridge=0.4), 1.5)
+    rng = np.random.default_rng(0)
+    vectors = {family: rng.normal(size=(2, 12)) for family in ("students", "momentum", "average")}
+    vectors["teachers"] = rng.normal(size=(1, 12))
+    drifts = []
+    for sizes in ([12], [4, 8]):
+        edges = np.cumsum([0, *sizes])
+        overlaps = {
+            pair: jnp.stack([vectors[pair[0]][:, i:j] @ vectors[pair[1]][:, i:j].T / 12 for i, j in pairwise(edges)])
+            for pair in pairs_of(["students", "teachers", "average", "momentum"])
+        }
+        problem = PROBLEM.with_inputs(dimfree.Spectrum([2.5] * len(sizes), np.array(sizes) / 12))
+        drift = dimfree.ode(problem, algorithm).drift(0.0, dimfree.State.of(overlaps, None))
+        drifts.append({pair: np.sum(blocks, axis=0) for pair, blocks in drift.overlaps.items()})
+    for pair, blocks in drifts[0].items():
+        np.testing.assert_allclose(blocks, drifts[1][pair], atol=1e-12, err_msg=str(pair))

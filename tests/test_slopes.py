@@ -110,6 +110,12 @@ def two_momenta(weights, memory, gradient, alpha):
     return weights - RATE * g - (0.8 * v + 0.3 * u) / d, {"v": (1 - 2 / d) * v + g, "u": (1 - 0.5 / d) * u + g}
 
 
+def heavy_ball(weights, memory, gradient, alpha):
+    v = memory.get("v", np.zeros_like(weights))
+    v = 0.6 * v + gradient(weights) + RIDGE * weights / weights.shape[1]
+    return weights - 0.5 * v, {"v": v}
+
+
 def nesterov(weights, memory, gradient, alpha):
     v = memory.get("v", np.zeros_like(weights))
     g = gradient(weights) + RIDGE * weights / weights.shape[1]
@@ -143,6 +149,7 @@ CASES = {
     "running norm": (rms, itself("RMSNorm", RATE, 3.0, 0.5)),
     "lookahead": (looking_ahead, itself("Momentum", RATE, 0.8, lambda alpha: 2 / (1 + alpha), lookahead=0.7)),
     "two momenta": (two_momenta, itself("Momentum", RATE, [0.8, 0.3], [2.0, 0.5])),
+    "heavy ball": (heavy_ball, itself("HeavyBall", 0.5, 0.6)),
     "Nesterov": (nesterov, itself("HeavyBall", 0.5, 0.6, nesterov=True)),
     "schedule free": (schedule_free, beside("ScheduleFree", 0.8)),
 }

@@ -813,6 +813,217 @@ MUTANTS = (
         "seen = made >= 0",
         "tests/test_loop.py -k by_hand",
     ),
+    # Drifts of a linear network on a spectrum, written out for vectors.
+    Mutant(
+        "coordinates of a second student scaled by the first's size",
+        "limits/coordinate_wise.py",
+        "square=scale[..., None] * square * scale[:, None, :],",
+        "square=scale[..., None] * square * scale[..., None],",
+        f"{LINEAR} -k adam_with_a",
+    ),
+    Mutant(
+        "products with an algorithm's own vectors are not scaled",
+        "limits/coordinate_wise.py",
+        "own={family: scale[..., None] * products for family, products in moments.own.items()},",
+        "own=moments.own,",
+        f"{LINEAR} -k adam_with_a",
+    ),
+    Mutant(
+        "with fixed betas an algorithm's own vectors are pulled twice",
+        "limits/coordinate_wise.py",
+        "own={family: along(family) for family in own},",
+        "own={family: 2 * along(family) for family in own},",
+        f"{LINEAR} -k signs",
+    ),
+    Mutant(
+        "before the first sample a coordinate is scaled by one",
+        "limits/coordinate_wise.py",
+        "jnp.where(begun, weight, 1.0), self._mean_squares(square))",
+        "jnp.where(begun, weight, 1.0), 1.0)",
+        f"{LINEAR} -k adam_with_a",
+    ),
+    Mutant(
+        "a second moment in which fractions of dimensions count",
+        "limits/coordinate_wise.py",
+        "return jnp.diagonal(square, axis1=1, axis2=2) / self.problem.inputs.fractions[:, None]",
+        "return jnp.diagonal(square, axis1=1, axis2=2)",
+        f"{LINEAR} -k adam_with_a",
+    ),
+    Mutant(
+        "the signs of two students are one",
+        "limits/coordinate_wise.py",
+        "return jnp.outer(signs, fields), jnp.outer(signs, signs)",
+        "return jnp.outer(signs, fields), jnp.outer(signs, signs) ** 2",
+        f"{LINEAR} -k signs",
+    ),
+    Mutant(
+        "the squares of the weights of a mean decay as the weights do",
+        "limits/lags.py",
+        "(1 - beta1) ** 2 * beta1 ** (2 * numbers)",
+        "(1 - beta1) ** 2 * beta1**numbers",
+        f"{COORDINATES} -k pairs_of_steps",
+    ),
+    Mutant(
+        "of two steps only the later sees the other",
+        "limits/lags.py",
+        "np.where(numbers > 0, 2.0, 1.0) * beta1**numbers",
+        "beta1**numbers",
+        f"{COORDINATES} -k pairs_of_steps",
+    ),
+    Mutant(
+        "the energy of a lag counts its own decay twice",
+        "limits/lags.py",
+        "self.second, energy / psi)",
+        "self.second, energy)",
+        f"{COORDINATES} -k every_lag",
+    ),
+    Mutant(
+        "nodes end where they do for neighbouring lags",
+        "limits/lags.py",
+        "high = 12.0 + 10 * min(spacing, 4.0) ** 0.5",
+        "high = 12.0",
+        f"{COORDINATES} -k every_lag",
+    ),
+    Mutant(
+        "a batch's norm in the place of its square",
+        "algorithms/norms.py",
+        "largest = rate_at(self.factor, alpha) * jnp.sqrt(numbers[GRADIENT_SQUARE])",
+        "largest = rate_at(self.factor, alpha) * numbers[GRADIENT_SQUARE]",
+        f"{LINEAR} -k scaled_by_their_norm",
+    ),
+    Mutant(
+        "the norm is that of the students together in the first block",
+        "algorithms/norms.py",
+        "return jnp.sum(jnp.trace(square, axis1=-2, axis2=-1))",
+        "return jnp.trace(square, axis1=-2, axis2=-1).ravel()[0]",
+        f"{LINEAR} -k rates_over_a_norm",
+    ),
+    Mutant(
+        "the rate falls with the square of the norm",
+        "algorithms/norms.py",
+        "rate = rate_at(self.learning_rate, alpha) / jnp.sqrt(numbers[GRADIENT_SQUARE])",
+        "rate = rate_at(self.learning_rate, alpha) / numbers[GRADIENT_SQUARE]",
+        f"{LINEAR} -k rates_over_a_norm",
+    ),
+    Mutant(
+        "epsilon under the root, on vectors",
+        "algorithms/coordinate_wise.py",
+        "ratio = jnp.where(moves, first / first_weight / (root + self.epsilon), 0.0)",
+        "ratio = jnp.where(moves, first / first_weight / jnp.sqrt(root**2 + self.epsilon), 0.0)",
+        f"{COORDINATES} -k test_steps_are_those_of_a_loop_in_numpy",
+    ),
+    Mutant(
+        "a block's second moment is a mean over all coordinates",
+        "algorithms/coordinate_wise.py",
+        "return {SECOND_MOMENT: sums / inputs.sizes(d)[:, None], WEIGHT: memory[WEIGHT]}",
+        "return {SECOND_MOMENT: sums / d, WEIGHT: memory[WEIGHT]}",
+        f"{COORDINATES} -k averages_of_coordinates",
+    ),
+    Mutant(
+        "runs that go on forget the weight of their second moment",
+        "algorithms/coordinate_wise.py",
+        "WEIGHT: numbers.get(WEIGHT, weight)}",
+        "WEIGHT: weight}",
+        f"{COORDINATES} -k averages_of_coordinates",
+    ),
+    Mutant(
+        "an average that does not follow the weights",
+        "algorithms/memory.py",
+        "(AVERAGE, AVERAGE): -forgetting, (AVERAGE, STUDENTS): forgetting}",
+        "(AVERAGE, AVERAGE): -forgetting, (AVERAGE, STUDENTS): 0.5 * forgetting}",
+        f"{LINEAR} -k momentum_and_an_average",
+    ),
+    Mutant(
+        "a heavy ball makes Nesterov's step",
+        "algorithms/memory.py",
+        "if self.nesterov else (rate, momentum)",
+        "if self.nesterov else (rate * (1 + momentum), momentum**2)",
+        f"{SLOPES} -k heavy",
+    ),
+    Mutant(
+        "a gradient at the average, not between",
+        "algorithms/memory.py",
+        "point={STUDENTS: 1 - share, AVERAGE: share}",
+        "point={STUDENTS: share, AVERAGE: 1 - share}",
+        f"{LINEAR} -k between_the_weights",
+    ),
+    Mutant(
+        "a decay of weights that grow",
+        "algorithms/memory.py",
+        "move.drag.get(itself, 0.0) - rate_at(self.decay, alpha)",
+        "move.drag.get(itself, 0.0) + rate_at(self.decay, alpha)",
+        f"{LINEAR} -k momentum_and_an_average",
+    ),
+    Mutant(
+        "own vectors do not see the eigenvalue of a single block",
+        "problems/inputs.py",
+        "own = {family: eigenvalue * products for family, products in one.own.items()}",
+        "own = one.own",
+        f"{LINEAR} -k one_block_is_two",
+    ),
+    Mutant(
+        "an input is as long as its root",
+        "problems/inputs.py",
+        "return self.fractions @ self.eigenvalues\n",
+        "return self.fractions @ jnp.sqrt(self.eigenvalues)\n",
+        f"{LINEAR} -k scaled_by_their_norm",
+    ),
+    Mutant(
+        "a single block counts its eigenvalue twice in the second order",
+        "problems/inputs.py",
+        "square=eigenvalue * one.square",
+        "square=eigenvalue**2 * one.square",
+        f"{LINEAR} -k one_block_is_two",
+    ),
+    Mutant(
+        "the noise of unseen vectors is that of their overlap",
+        "limits/diffusion.py",
+        'own = jnp.einsum("bnm,bc->bncm", variances * state.blocks_of(f, g), jnp.eye(inputs.blocks))',
+        'own = jnp.einsum("bnm,bc->bncm", state.blocks_of(f, g), jnp.eye(inputs.blocks))',
+        f"{LINEAR} -k covariance_of_what",
+    ),
+    Mutant(
+        "blocks have in the square of an input what they have in dimensions",
+        "limits/diffusion.py",
+        "return _Unseen(regression, residual, inputs.fractions * inputs.eigenvalues)",
+        "return _Unseen(regression, residual, inputs.fractions)",
+        f"{LINEAR} -k covariance_of_what",
+    ),
+    Mutant(
+        "steps of a batch are as frequent as samples, in the spread",
+        "limits/diffusion.py",
+        "(self.algorithm.batch_size**2 * self.d)",
+        "(self.algorithm.batch_size * self.d)",
+        f"{LINEAR} -k covariance_of_what",
+    ),
+    Mutant(
+        "students rest on the other side",
+        "limits/drift.py",
+        "rest = -(damped * pull)[:, :, None] * (turn.T @ toward)",
+        "rest = (damped * pull)[:, :, None] * (turn.T @ toward)",
+        f"{LINEAR} -k frozen",
+    ),
+    Mutant(
+        "own vectors stay where averages are frozen",
+        "limits/drift.py",
+        "return drag + point[family] * move.pull[family] * inputs.eigenvalues[:, None] * curvatures",
+        "return drag + move.pull[family] * inputs.eigenvalues[:, None] * curvatures",
+        f"{LINEAR} -k frozen",
+    ),
+    Mutant(
+        "the size of an average is that of isotropic inputs",
+        "limits/drift.py",
+        "jnp.sqrt(jnp.maximum(inputs.eigenvalues[:, None] * norms, 0.0))[:, None, :]",
+        "jnp.sqrt(jnp.maximum(norms, 0.0))[:, None, :]",
+        f"{LINEAR} -k size_of_what",
+    ),
+    Mutant(
+        "a solver's units do not follow the eigenvalues",
+        "limits/drift.py",
+        "shares = (1 / jnp.maximum(1.0, self.problem.inputs.eigenvalues))[:, None, None]",
+        "shares = jnp.ones((self.problem.inputs.blocks, 1, 1))",
+        f"{LINEAR} -k units",
+    ),
 )
 
 
@@ -836,7 +1047,13 @@ NOTICED = {
     "problems/inputs.py": f"{LINEAR} {SPECTRUM} tests/test_mixture.py",
 }
 # Lines that compute the same, or as well, in other words: why no test can, or should, notice them.
-EQUIVALENT: dict[tuple[str, str], str] = {}
+EQUIVALENT = {
+    ("limits/lags.py", "self.weights[self.used :] = (1.0)"): "what is integrated is zero there",
+    (
+        "limits/coordinate_wise.py",
+        "scale = jnp.where(moves, 1 / (jnp.sqrt(jnp.where(moves, mean, (2.0))) + self.coordinate_rule.epsilon), 0.0)",
+    ): "any number will do under a root that is not used",
+}
 
 
 @contextmanager
@@ -878,24 +1095,25 @@ def changed_lines(before: str, after: str) -> list[str]:
 
 def written(numbers: list[int]) -> None:
     """Run the mutants that are written here, and keep what became of them."""
-    for number, mutant in enumerate(MUTANTS, 1):
-        if (number not in numbers) if numbers else ((number,) in TABLE):
-            continue
-        began = time.perf_counter()
-        with tree() as copy:
+    compile_fast()  # asked once, not in each process of tests
+    with tree() as copy:
+        for number, mutant in enumerate(MUTANTS, 1):
+            if (number not in numbers) if numbers else ((number,) in TABLE):
+                continue
+            began = time.perf_counter()
             test = failing(copy, mutant.file, library(mutant), mutant.tests) or ""
-        seconds, verdict = round(time.perf_counter() - began), "killed" if test else "survives"
-        print(f"{number:2d} {verdict:9s} {mutant.what} ({seconds} s) {test}", flush=True)
-        TABLE.add(
-            {
-                "number": number,
-                "what": mutant.what,
-                "file": mutant.file,
-                "verdict": verdict,
-                "test": test.removeprefix("tests/"),
-                "seconds": seconds,
-            }
-        )
+            seconds, verdict = round(time.perf_counter() - began), "killed" if test else "survives"
+            print(f"{number:2d} {verdict:9s} {mutant.what} ({seconds} s) {test}", flush=True)
+            TABLE.add(
+                {
+                    "number": number,
+                    "what": mutant.what,
+                    "file": mutant.file,
+                    "verdict": verdict,
+                    "test": test.removeprefix("tests/"),
+                    "seconds": seconds,
+                }
+            )
     verdicts = [row["verdict"] for row in TABLE.rows().values()]
     print(f"{verdicts.count('killed')} of {len(MUTANTS)} killed")
 
@@ -914,7 +1132,7 @@ def made(files: list[str], number: int | None, seed: int) -> int:
     drawn = drawn[:number]
     print(f"{len(drawn)} mutants with --seed {seed}", flush=True)
     surviving = []
-    compile_fast()  # asked once, not in each process of tests
+    compile_fast()
     with tree() as copy:
         for file, change, source, lines in drawn:
             began = time.perf_counter()

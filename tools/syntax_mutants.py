@@ -11,7 +11,8 @@ _MIRRORED = {ast.Lt: ast.Gt(), ast.Gt: ast.Lt(), ast.LtE: ast.GtE(), ast.GtE: as
 _MIRRORED |= {ast.Eq: ast.NotEq(), ast.NotEq: ast.Eq()}
 _OTHER = {ast.Add: ast.Sub(), ast.Sub: ast.Add(), ast.Mult: ast.Div(), ast.Div: ast.Mult()}
 # What says a thing or refuses one, instead of computing.
-_WORDS = {"__repr__", "__str__", "sources", "own_sources", "name", "words", "expectation", "refuses"}
+_WORDS = {"__repr__", "__str__", "sources", "own_sources", "name", "words", "refuses", "saved_bytes"}
+_WORDS |= {"expectation", "covariance_expectation"}
 _CHECKS = ("check_", "is_concrete", "isinstance", "require", "positive_", "nonnegative_", "shown", "InvalidInput")
 
 
@@ -121,7 +122,7 @@ def _variants(node: ast.expr | ast.AugAssign) -> Iterator[tuple[str, ast.expr | 
             yield "another number", ast.Constant(2 * value or 1.0)
         case ast.DictComp(key, value, generators):
             yield "each doubled", ast.DictComp(key, ast.BinOp(ast.Constant(2), ast.Mult(), value), generators)
-        case ast.Subscript(value, place, context):
+        case ast.Subscript(value, place, context) if _name(value) != "shape":
             for other in _other_places(place):
                 yield "another place", ast.Subscript(value, other, context)
 
