@@ -878,10 +878,10 @@ MUTANTS = (
         f"{COORDINATES} -k every_lag",
     ),
     Mutant(
-        "nodes end where they do for neighbouring lags",
+        "the mean of the gradients begins a step late",
         "limits/lags.py",
-        "high = 12.0 + 10 * min(spacing, 4.0) ** 0.5",
-        "high = 12.0",
+        "self.first = shifts((1 - beta1) * beta1**numbers, 1.0)",
+        "self.first = shifts((1 - beta1) * beta1 ** (numbers + 1), 1.0)",
         f"{COORDINATES} -k every_lag",
     ),
     Mutant(
