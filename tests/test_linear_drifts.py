@@ -292,16 +292,17 @@ def test_the_size_of_what_is_averaged():
 
 def test_where_averages_are_frozen():
     """Rates and point of rest of dW/dalpha = F W + E W*, F = drag + pull kappa A, of a momentum that looks ahead."""
-    algorithm = dimfree.Momentum(0.5, 0.8, 2.0, batch_size=2, ridge=0.4, lookahead=0.7)
+    algorithm = dimfree.Momentum(0.5, 0.8, 2.0, batch_size=2, ridge=0.4, lookahead=0.7, readout_rate=0.5)
     limit, scene = dimfree.ode(PROBLEM, algorithm), Scene({"momentum"}, {})
-    values = limit.coordinates.pack(scene.state)
-    drift, frozen = limit.evaluated(ALPHA, values, scene.state)
-    np.testing.assert_allclose(drift, limit.coordinates.pack(limit.drift(ALPHA, scene.state)), atol=1e-12)
+    state = scene.state.with_readout(PROBLEM.readout)
+    values = limit.coordinates.pack(state)
+    drift, frozen = limit.evaluated(ALPHA, values, state)
+    np.testing.assert_allclose(drift, limit.coordinates.pack(limit.drift(ALPHA, state)), atol=1e-12)
     curvature = np.outer(SLOPES, SLOPES)
     own = np.linalg.eigvalsh(curvature) * KAPPA[:, None]
     rates = {"students": -0.5 * 0.4 - 0.5 * own, "momentum": -2.0 - 0.7 * own, "teachers": np.zeros((3, 1))}
-    both = {(a, b): jnp.asarray(rates[a][:, :, None] + rates[b][:, None, :]) for a, b in scene.state.overlaps}
-    expected = limit.coordinates.pack(dimfree.State.of(both, None)) / 2
+    both = {(a, b): jnp.asarray(rates[a][:, :, None] + rates[b][:, None, :]) for a, b in state.overlaps}
+    expected = limit.coordinates.pack(dimfree.State.of(both, jnp.zeros(2))) / 2
     np.testing.assert_allclose(frozen.rates, expected, atol=1e-12)
     for block, kappa in enumerate(KAPPA):
         F, E = -0.5 * 0.4 * np.eye(2) - 0.5 * kappa * curvature, 0.5 * kappa * SLOPES[:, None]
@@ -309,13 +310,13 @@ def test_where_averages_are_frozen():
         np.testing.assert_allclose(rest, -np.linalg.solve(F, E), rtol=1e-4, atol=1e-12)
     # Seen from there, students are W - rest in the basis of A: what belongs to them is turned along.
     w, v, teacher = (scene.vectors[family] for family in ("students", "momentum", "teachers"))
-    seen = limit.coordinates.unpack(limit.seen_from(frozen, values, scene.state), scene.state)
+    seen = limit.coordinates.unpack(limit.seen_from(frozen, values, state), state)
     turn = np.asarray(frozen.turn)
     moved = turn.T @ w - np.einsum("bik,kd->ibd", frozen.rest, teacher)[:, BLOCK, np.arange(D)]
     np.testing.assert_allclose(seen.overlaps["students", "students"], scene.in_blocks(moved, moved), atol=1e-12)
     np.testing.assert_allclose(seen.overlaps["students", "teachers"], scene.in_blocks(moved, teacher), atol=1e-12)
     np.testing.assert_allclose(seen.overlaps["momentum", "students"], scene.in_blocks(turn.T @ v, moved), atol=1e-12)
-    back = limit.back_from(frozen, limit.coordinates.pack(seen), scene.state)
+    back = limit.back_from(frozen, limit.coordinates.pack(seen), state)
     np.testing.assert_allclose(back, values, atol=1e-12)
 
 
