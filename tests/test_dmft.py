@@ -40,6 +40,10 @@ QUARTIC = dimfree.LocalFields(
 )
 
 
+def heated(time):
+    return 1 + np.cos(6 * time)
+
+
 def start(overlap, Q=1.0):
     return dimfree.State(Q=[[Q]], M=[[overlap]])
 
@@ -48,8 +52,12 @@ def linear_regression(times, ratio, overlap, ridge=0.0, temperature=0.0, rate=No
     """M and Q of linear regression with noise of variance 1/4 in the labels, from any start of norm 1, by its spectrum.
 
     Along an eigenvector of eigenvalue s the weights relax at rate s + ridge to (s teacher + noise) / (s + ridge), where
-    the noise has variance s / 4.
+    the noise has variance s / 4. Thermal noise of a time u, whose temperature may be a function of it, has the variance
+    2 temperature(u) exp(-2 (s + ridge) (t - u)) du at a time t.
     """
+    nodes, weights = np.polynomial.legendre.leggauss(64)
+    moments, parts = np.multiply.outer(times, (1 + nodes) / 2), np.multiply.outer(times, weights / 2)
+    heat = 2 * parts * (temperature(moments) if callable(temperature) else temperature)
 
     def decay(s):
         return np.exp(-(s + ridge) * times) if rate is None else (1 - rate * (s + ridge)) ** np.round(times / rate)
@@ -59,7 +67,7 @@ def linear_regression(times, ratio, overlap, ridge=0.0, temperature=0.0, rate=No
 
     def variance(s):
         noise = 0.25 * s / (s + ridge) ** 2 * (1 - decay(s)) ** 2
-        thermal = temperature * (1 - decay(s) ** 2) / (s + ridge)
+        thermal = np.sum(heat * np.exp(-2 * (s + ridge) * (times[:, None] - moments)), axis=1)
         return noise + thermal + (1 - overlap**2) * decay(s) ** 2
 
     M = over_spectrum(to_teacher, ratio)
@@ -72,7 +80,20 @@ def linear_regression(times, ratio, overlap, ridge=0.0, temperature=0.0, rate=No
         (GradientDescent(0.02, 2.0), True, {}),
         pytest.param(GradientDescent(0.05, 1.5, ridge=0.7), True, {"ridge": 0.7}, marks=pytest.mark.slow),
         (GradientDescent(0.05, 1.5, ridge=0.7), False, {"ridge": 0.7, "rate": 0.05}),
-        (Langevin(0.02, 2.0, temperature=0.3), True, {"temperature": 0.3}),
+        pytest.param(Langevin(0.02, 2.0, temperature=0.3), True, {"temperature": 0.3}, marks=pytest.mark.slow),
+        (Langevin(0.02, 2.0, temperature=lambda t: 1 + jnp.cos(6 * t)), True, {"temperature": heated}),
+        pytest.param(
+            Langevin(0.02, 2.0, temperature=lambda t: 3 * t, ridge=0.5),
+            True,
+            {"temperature": lambda t: 3 * t, "ridge": 0.5},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            Langevin(0.02, 2.0, temperature=lambda t: 2 * jnp.exp(-4 * t)),
+            True,
+            {"temperature": lambda t: 2 * np.exp(-4 * t)},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_linear_regression_is_solved_by_its_spectrum(algorithm, flow, exact, monkeypatch):
@@ -83,6 +104,56 @@ def test_linear_regression_is_solved_by_its_spectrum(algorithm, flow, exact, mon
     assert np.all(np.abs(np.asarray(found.state.M)[:, 0, 0] - M) < 4 * found.standard_error["M"] + 1e-4)
     assert np.all(np.abs(np.asarray(found.state.Q)[:, 0, 0] - Q) < 4 * found.standard_error["Q"] + 3e-4)
     assert found.standard_error["M"].max() < 0.003
+
+
+def test_kernels_are_those_of_a_linear_recursion():
+    """Langevin dynamics of linear regression step by step: all kernels follow from each other, without a population."""
+    rate, ratio, ridge, temperature, steps, begun = 0.1, 1.5, 0.4, 0.8, 12, 0.3
+    response, overlap, from_start = np.zeros((steps + 1, steps)), np.zeros(steps + 1), np.zeros(steps + 1)
+    overlap[0], from_start[0] = begun, 1.0
+    for k in range(steps):  # forces rate * (h + (M - 1) teacher - noise / 2), with h = g - response @ forces
+        forces = rate * np.linalg.inv(np.eye(k + 1) + rate * response[: k + 1, : k + 1])[k]
+        kept = 1 - rate * ridge
+        response[k + 1] = kept * response[k] + np.eye(steps)[k] - ratio * forces @ response[: k + 1]
+        from_start[k + 1] = kept * from_start[k] - ratio * forces @ from_start[: k + 1]
+        overlap[k + 1] = kept * overlap[k] - ratio * forces @ (overlap[: k + 1] - 1)
+    forces = rate * np.linalg.inv(np.eye(steps) + rate * response[:steps])
+    forces_of, beside = np.zeros((steps, steps)), np.zeros((steps + 1, steps + 1))
+    for _ in range(steps + 1):  # each time makes one more step of both right
+        made = beside[:steps, :steps] + np.multiply.outer(overlap[:steps] - 1, overlap[:steps] - 1) + 0.25
+        forces_of = ratio * forces @ made @ forces.T
+        thermal = 2 * temperature * rate * np.eye(steps)
+        beside = response @ (forces_of + thermal) @ response.T + (1 - begun**2) * np.outer(from_start, from_start)
+    algorithm = Langevin(rate, ratio, temperature, ridge=ridge)
+    found = dmft(LINEAR, algorithm, start(begun), rate * steps, key=KEY, paths=4_096, flow=False, target_error=1.0)
+    expected = {
+        "correlation": beside + np.multiply.outer(overlap, overlap),
+        "response": response,
+        "force_correlation": forces_of / rate**2,
+        "memory": np.pad(ratio * forces, ((0, 0), (0, 1))) / rate,
+    }
+    # Populations differ by 0.5% of the largest element at most; the thermal noise is 9 times the forces' variance.
+    for name, kernel in expected.items():
+        close = 0.02 * np.abs(kernel).max()
+        np.testing.assert_allclose(getattr(found, name), kernel, rtol=0, atol=close, err_msg=name)
+    np.testing.assert_allclose(np.asarray(found.state.M)[:, 0, 0], overlap, atol=0.005)
+
+
+@pytest.mark.parametrize("flow", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_readout_is_that_of_the_start(flow):
+    def solve(own, given):
+        problem = dimfree.TwoLayer(1, 1, "tanh", readout=[own])
+        begun = dimfree.State(Q=[[1.0]], M=[[0.3]], readout=given)
+        times = np.linspace(0, 2, 11)
+        return dmft(problem, GradientDescent(0.2, 2.0), begun, times, paths=256, target_error=1.0, flow=flow)
+
+    found, same, other = solve(0.6, [1.5]), solve(1.5, None), solve(0.6, None)
+    for name in ("training_loss", "risk", "memory"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(same, name), err_msg=name)
+    np.testing.assert_array_equal(found.state.M, same.state.M)
+    np.testing.assert_array_equal(found.populations.risk, same.populations.risk)
+    np.testing.assert_array_equal(found.state.readout, np.full((11, 1), 1.5))
+    assert abs(float(found.state.M[-1, 0, 0] - other.state.M[-1, 0, 0])) > 0.2
 
 
 def training_loss(times, ratio, overlap, ridge):

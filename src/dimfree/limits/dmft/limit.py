@@ -93,7 +93,7 @@ class DMFTLimit(Limit[DMFTSolution]):
     def integrate(self, start: State, times: Any, settings: Settings) -> Found:
         assert settings.key is not None
         populations = Populations(
-            self.problem,
+            _with_readout(self.problem, start),
             self.algorithm,
             start,
             self.flow,
@@ -154,6 +154,11 @@ class DMFTLimit(Limit[DMFTSolution]):
     def result(self, arrays: dict[str, Any], **made: Any) -> DMFTSolution:
         populations = Trajectory(alpha=arrays["alpha"], **arrays["populations"], **made)
         return DMFTSolution(**(arrays | {"populations": populations}), **made)
+
+
+def _with_readout(problem: FieldProblem, start: State) -> FieldProblem:
+    """The problem with the readout of the start."""
+    return eqx.tree_at(lambda each: each.readout, problem, start.readout, is_leaf=lambda leaf: leaf is None)
 
 
 def dmft(

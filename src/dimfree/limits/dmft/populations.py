@@ -176,6 +176,7 @@ def _population(solver: Process, start: State, paths: int, key: PRNGKeyArray, fi
     kernels = population.kernels
     durations = np.diff(np.asarray(solver.times))
     overlap = np.asarray(kernels.overlap)
+    thermal = np.asarray(jax.vmap(solver.thermal)(jnp.arange(steps)))
     curves = {
         "M": overlap * float(solver.teacher_norm),
         "Q": np.diagonal(kernels.correlation) + overlap**2,
@@ -184,7 +185,7 @@ def _population(solver: Process, start: State, paths: int, key: PRNGKeyArray, fi
         "rate": np.asarray(population.rate),
         "correlation": np.asarray(kernels.correlation) + np.multiply.outer(overlap, overlap),
         "response": np.asarray(kernels.response),
-        "force_correlation": np.asarray(kernels.forces) / np.multiply.outer(durations, durations),
+        "force_correlation": (np.asarray(kernels.forces) - np.diag(thermal)) / np.multiply.outer(durations, durations),
         "memory": np.asarray(kernels.memory) / durations[:, None],
     }
     if file is not None:

@@ -38,6 +38,7 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Float32, PRNGKeyArray
 
 from ...algorithms.reused import ReusedData
@@ -51,6 +52,7 @@ _PER_PULL, _FEWEST, _MOST = 4.0, 3, 12  # corrections, in proportion to how much
 _RECENT = 50.0  # how long ago derivatives along the direction are kept, in units of the time over which weights relax
 _SPREAD = 1.7  # variance of the fields at the start that are sampled, in units of the true one
 _SHARE = 8  # parts of a step at which it is looked whether a sample is in the batch
+_WITHIN, _PARTS = np.polynomial.legendre.leggauss(8)  # times in a step, from -1 to 1, at which a temperature is taken
 
 
 class Kernels(eqx.Module):
@@ -191,14 +193,23 @@ class Process(eqx.Module):
         return self.algorithm.samples_per_dimension
 
     def start(
-        self, Q: Float[Array, ""], M: Float[Array, ""], normals: Float[Array, "r paths"], key: PRNGKeyArray
+        self,
+        Q: Float[Array, ""],
+        M: Float[Array, ""],
+        normals: Float[Array, "r paths"],
+        key: PRNGKeyArray,
+        counted: Bool[Array, " paths"] | None = None,
     ) -> Population:
-        """A population at time 0, whose `normals` are those of the teacher field, the noise and g at each time."""
+        """A population at time 0, whose `normals` are those of the teacher field, the noise and g at each time.
+
+        Averages are over the paths that are `counted`, by default over all.
+        """
         steps, paths = self.times.shape[0] - 1, normals.shape[1]
         # Forces grow fast with the fields: more samples where these are large, each of less weight.
         spread = jnp.ones(normals.shape[0]).at[jnp.array([0, 2])].set(jnp.sqrt(_SPREAD))
         normals = spread[:, None] * normals
         weight = _SPREAD * jnp.exp(-0.5 * (1 - 1 / _SPREAD) * (normals[0] ** 2 + normals[2] ** 2))
+        weight = weight if counted is None else weight * counted
         teacher, noise, normals = normals[0], normals[1], normals[2:]
         overlap = M / self.teacher_norm
         variance = jnp.maximum(Q - overlap**2, 0.0)
@@ -278,9 +289,12 @@ class Process(eqx.Module):
         row = self.move_weights(kernels, triangle, paths, k, impulse, memory, correlation)
         overlap = (kernels.overlap[k] + row.overlap) / 2
         # Thermal noise within a step averages out: what it does to the forces of a path is no error.
-        calm = field - jnp.minimum(row.factor[k + 1], jnp.sqrt(self._thermal(k))) * paths.normals[k + 1]
+        calm = field - jnp.minimum(row.factor[k + 1], jnp.sqrt(self.thermal(k))) * paths.normals[k + 1]
         calm_impulse = left_impulse + right * self.force(calm, paths, row.overlap)[0]
-        bend = self._bend(paths, overlap, left, right, calm, calm_impulse) if self.flow else jnp.zeros(())
+        rate = self._rate(curvature, paths)
+        bend = jnp.zeros(())
+        if self.flow:
+            bend = self._bend(paths, overlap, left, right, calm, calm_impulse) + self._thermal_lag(k, rate)
         paths = dataclasses.replace(
             paths,
             field=field,
@@ -295,7 +309,7 @@ class Process(eqx.Module):
             paths,
             training_loss=population.training_loss.at[k + 1].set(loss),
             bend=population.bend.at[k].set(bend),
-            rate=population.rate.at[k].set(self._rate(curvature, paths)),
+            rate=population.rate.at[k].set(rate),
         )
 
     def _pushed(self, paths: Paths, k, recent, left_slope, right_slope, ending: Tangent, impulse):
@@ -336,7 +350,7 @@ class Process(eqx.Module):
         duration = self.times[k + 1] - self.times[k]
         along = self.samples * _mean(paths.teacher * impulse, paths)
         forces = self.samples * (paths.impulse @ (paths.weight * impulse)) / impulse.size
-        forces = forces.at[k].set(self.samples * _mean(impulse**2, paths) + self._thermal(k))
+        forces = forces.at[k].set(self.samples * _mean(impulse**2, paths) + self.thermal(k))
         memory = self.with_flips(memory, kernels, paths, k, impulse, correlation)
         own = memory[k + 1]
         past = memory.at[k + 1].set(0.0)
@@ -381,9 +395,30 @@ class Process(eqx.Module):
             forces=forces,
         )
 
-    def _thermal(self, k) -> Float[Array, ""]:
-        """The variance that thermal noise adds to a weight in step k."""
-        return 2 * self.algorithm.temperature_at(self.times[k]) * (self.times[k + 1] - self.times[k])
+    def thermal(self, k) -> Float[Array, ""]:
+        """The variance that thermal noise adds to a weight in step k.
+
+        A step of the algorithm has the temperature at its start. A flow has that of every moment, and its mean over the
+        step: with the temperature at one end the flow would be of first order in the step.
+        """
+        start, duration = self.times[k], self.times[k + 1] - self.times[k]
+        if not self.flow:
+            return 2 * self.algorithm.temperature_at(start) * duration
+        return duration * jnp.asarray(_PARTS) @ self._temperatures(k)
+
+    def _thermal_lag(self, k, rate) -> Float[Array, ""]:
+        """What the variance of a weight that relaxes at this rate misses if the noise of step k comes evenly over it.
+
+        Noise that comes later in the step has relaxed less at its end.
+        """
+        duration = self.times[k + 1] - self.times[k]
+        later = jnp.asarray(_PARTS * _WITHIN) @ self._temperatures(k) * duration**2 / 4
+        return 4 * rate * jnp.abs(later)
+
+    def _temperatures(self, k) -> Float[Array, " moments"]:
+        """The temperature at some moments of step k."""
+        moments = self.times[k] + (1 + jnp.asarray(_WITHIN)) / 2 * (self.times[k + 1] - self.times[k])
+        return jax.vmap(lambda time: jnp.broadcast_to(self.algorithm.temperature_at(time), ()))(moments)
 
     def with_flips(self, memory, kernels: Kernels, paths: Paths, k, impulse, correlation) -> Float[Array, " times"]:
         r"""The averages of the tangents, corrected such that Stein's lemma holds for g at the landmarks.

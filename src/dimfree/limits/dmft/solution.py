@@ -149,7 +149,8 @@ def ended(grids: tuple[Curves, ...], algorithm: ReusedData, flow: bool) -> Outco
 
 def _states(curves: Curves, start: State) -> State:
     Q, M = (curves[name][..., None, None] for name in ("Q", "M"))
-    return State(Q=Q, M=M, P=jnp.broadcast_to(start.P, Q.shape))
+    readout = None if start.readout is None else jnp.broadcast_to(start.readout, (*Q.shape[:-2], start.readout.size))
+    return State(Q=Q, M=M, P=jnp.broadcast_to(start.P, Q.shape), readout=readout)
 
 
 def standard_errors(rows: list[np.ndarray]) -> np.ndarray:
