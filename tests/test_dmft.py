@@ -156,11 +156,11 @@ def test_the_readout_is_that_of_the_start(flow):
     assert abs(float(found.state.M[-1, 0, 0] - other.state.M[-1, 0, 0])) > 0.2
 
 
-def training_loss(times, ratio, overlap, ridge):
+def training_loss(times, ratio, overlap, ridge, rate=None):
     """That of the same regression: of ratio * d residuals, d along eigenvectors and the rest noise alone."""
 
     def residual(s):
-        decay = np.exp(-(s + ridge) * times)
+        decay = np.exp(-(s + ridge) * times) if rate is None else (1 - rate * (s + ridge)) ** np.round(times / rate)
         start, teacher = np.sqrt(s) * decay, np.sqrt(s) * (s / (s + ridge) * (1 - decay) - 1)
         noise = s / (s + ridge) * (1 - decay) - 1
         return start**2 + 2 * overlap * start * teacher + teacher**2 + 0.25 * noise**2
@@ -333,7 +333,7 @@ def test_a_solution_is_a_trajectory_over_time():
     found = dmft(LINEAR, descent, start(0.3), [0.0, 0.1, 0.2], paths=256, target_error=1.0)
     assert isinstance(found, dimfree.Trajectory)
     assert found.runs is None
-    assert (found.populations.runs, found.labels) == (4, ("Q[0,0]", "M[0,0]"))
+    assert (found.populations.runs, found.labels) == (8, ("Q[0,0]", "M[0,0]"))
     assert found.populations.provenance == found.provenance
     table = found.to_xarray()
     assert table.M.dims == ("time", "student", "teacher")
@@ -384,18 +384,19 @@ def test_gradient_descent_that_climbs_has_lost_its_way():
 
 
 def test_a_population_that_diverged_costs_one_more_and_not_all_there_may_be(monkeypatch):
-    solve, done = populations._population, []
+    solve, done = populations.Populations.on, {}
 
-    def spoilt(*arguments):
-        done.append(solve(*arguments))
-        return done[-1] | ({"M": np.full_like(done[-1]["M"], np.nan)} if len(done) == 2 else {})
+    def spoilt(self, times, number, half=None):
+        done[number, half] = solve(self, times, number, half)
+        return done[number, half] | ({"M": np.full_like(times, np.nan)} if number == 1 else {})
 
-    monkeypatch.setattr(populations, "_population", spoilt)
+    monkeypatch.setattr(populations.Populations, "on", spoilt)
     found = dmft(LINEAR, GradientDescent(0.1, 2.0), start(0.3), 0.3, key=KEY, paths=256, target_error=1.0, flow=False)
     assert np.flatnonzero(np.asarray(found.populations.outcome) == dimfree.Outcome.DIVERGED).tolist() == [1]
-    assert found.populations.runs == 5
-    expected = np.mean([done[number]["M"] for number in (0, 2, 3, 4)], axis=0)
+    assert found.populations.runs == 9
+    expected = np.mean([done[number, None]["M"] for number in (0, 2, 3, 4, 5, 6, 7, 8)], axis=0)
     np.testing.assert_allclose(found.state.M[:, 0, 0], expected, rtol=1e-12)
+    assert {number for number, half in done if half is not None} == {0, 2}  # the bias is of those that are believed
 
 
 def test_the_error_that_is_asked_for_is_that_of_what_is_returned():
@@ -404,7 +405,7 @@ def test_the_error_that_is_asked_for_is_that_of_what_is_returned():
     few = dmft(QUARTIC, descent, start(0.5), times, key=KEY, paths=256, target_error=1.0)
     error = 0.6 * few.standard_error["M"].max()
     found = dmft(QUARTIC, descent, start(0.5), times, key=KEY, paths=256, target_error=error, most_populations=64)
-    assert 4 < (found.populations.runs or 0) < 64
+    assert 8 < (found.populations.runs or 0) < 64
     assert found.standard_error["M"].max() <= error
 
 
@@ -414,7 +415,8 @@ def test_finished_populations_are_not_done_again(tmp_path):
 
     first = solve()
     files = sorted(tmp_path.iterdir())
-    assert len(files) == first.populations.runs
+    assert len(files) == 8 + 2 * 2  # populations, and halves of two of them
+    assert first.populations.runs == 8
     files[0].unlink()
     times = {file: file.stat().st_mtime_ns for file in files[1:]}
     second = solve()

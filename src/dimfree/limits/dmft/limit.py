@@ -18,12 +18,14 @@ from ...state import STUDENTS, TEACHERS, Coordinates, Entries, State, check_stat
 from ...trajectory import Outcome, Trajectory, check_start
 from ..limit import Limit
 from .populations import Curves, Populations, errors_of_steps, make_directory
-from .solution import DMFTSolution, ended, extrapolated, standard_errors, together
+from .solution import DMFTSolution, ended, errors_of_means, extrapolated, shift, systematic_errors, together
 from .time_grid import given_times
 
 _LEAST_BESIDE = 1e-10  # of the squared norm that must not be along the teacher
 _UNSTABLE = ", and they are too long to be stable: give dimfree.dmft more memory"
-_FEWEST = 4  # populations, so that there is a spread
+_FEWEST = 8  # populations, so that their spread is known; four are not enough
+_LEAST = 4  # of them that a caller can do with
+_HALVED = 4  # of so many populations the halves of one are solved as well
 
 
 class DMFTLimit(Limit[DMFTSolution]):
@@ -108,9 +110,9 @@ class DMFTLimit(Limit[DMFTSolution]):
         cost = populations.cost(len(times) - 1)
         if settings.progress:
             print(cost, flush=True)
-        found = self._enough(populations, times, settings.progress)
+        found, shifts = self._enough(populations, times, settings.progress)
         outcomes = [ended(grids, self.algorithm, self.flow) for grids in found]
-        arrays = together(times, found, outcomes, start)
+        arrays = together(times, found, outcomes, start, shifts)
         completed = [fine for (fine, *_), end in zip(found, outcomes, strict=True) if end == Outcome.COMPLETED]
         missed = np.mean([errors_of_steps(times, fine).sum() for fine in completed])
         diverged = len(found) - len(completed)
@@ -128,28 +130,55 @@ class DMFTLimit(Limit[DMFTSolution]):
 
     def _enough(
         self, populations: Populations, times: Float[np.ndarray, " times"], progress: bool
-    ) -> list[tuple[Curves, ...]]:
-        """The curves of populations, on each grid, until the error of their mean is small or there are too many."""
+    ) -> tuple[list[tuple[Curves, ...]], list[Curves]]:
+        """The curves of populations, on each grid, until the error of their mean is small or there are too many.
+
+        And how far some are from their halves, which more populations do not change.
+        """
         grids = (times, times[::2]) if self.flow else (times,)
+        fewest = min(_FEWEST, self.most_populations)
         found: list[tuple[Curves, ...]] = []
-        believed: list[Curves] = []
+        believed: list[int] = []
+        shifts: list[Curves] = []
         for number in range(self.most_populations):
             began = clock.perf_counter()
             found.append(tuple(populations.on(grid, number) for grid in grids))
             if ended(found[-1], self.algorithm, self.flow) == Outcome.COMPLETED:
-                believed.append(extrapolated(times, *found[-1]))
-            error = standard_errors([curves["M"] for curves in believed]).max()
+                believed.append(number)
+                if len(believed) <= fewest // _HALVED:
+                    shifts += self._shifts(populations, times, grids[-1], number)
+            error, enough = self._error(times, [found[each] for each in believed], shifts)
             if progress:
                 needed = (number + 1) * (error / self.target_error) ** 2
-                expected = int(np.ceil(np.clip(needed, _FEWEST, self.most_populations)))
+                expected = int(np.ceil(np.clip(needed, fewest, self.most_populations)))
                 print(
                     f"population {number + 1} of about {expected}: {clock.perf_counter() - began:.1f} s, "
                     f"standard error {error:.2g} (target {self.target_error:g})",
                     flush=True,
                 )
-            if len(believed) >= _FEWEST and error <= self.target_error:
+            if len(believed) >= fewest and enough:
                 break
-        return found
+        return found, shifts
+
+    def _shifts(self, populations: Populations, times, grid: Float[np.ndarray, " some"], number: int) -> list[Curves]:
+        """How far the population is from the mean of its halves, where those can be believed; on a coarse grid."""
+        halves = [populations.on(grid, number, half) for half in (0, 1)]
+        if any(ended((half,), self.algorithm, self.flow) != Outcome.COMPLETED for half in halves):
+            return []
+        return [shift(times, grid, populations.on(grid, number), halves)]
+
+    def _error(
+        self, times: Float[np.ndarray, " times"], found: list[tuple[Curves, ...]], shifts: list[Curves]
+    ) -> tuple[float, bool]:
+        """The largest error of the overlap, and whether it is small or more populations would not help."""
+        if len(found) < 2:
+            return np.inf, False
+        rows = [extrapolated(times, *grids)["M"] for grids in found]
+        correction = np.mean([row - fine["M"] for row, (fine, *_) in zip(rows, found, strict=True)], axis=0)
+        spread = errors_of_means(times, rows)
+        systematic = systematic_errors(correction, [shift["M"] for shift in shifts])
+        allowed = np.maximum(self.target_error**2 - systematic**2, (self.target_error / 2) ** 2)
+        return float(np.hypot(spread, systematic).max()), bool(np.all(spread**2 <= allowed))
 
     def result(self, arrays: dict[str, Any], **made: Any) -> DMFTSolution:
         populations = Trajectory(alpha=arrays["alpha"], **arrays["populations"], **made)
@@ -180,9 +209,11 @@ def dmft(
     limit only, because its flow is that of [`GradientDescent`].
 
     The theory is causal: a population of paths of single samples is carried forward once, with the kernels of the
-    weights from averages over it. A finite population has an error that the dynamics amplify; populations are added
-    until the standard error of their mean overlap is below the target. For a flow, as many are solved with half as many
-    steps, which cost little, and the result is extrapolated.
+    weights from averages over it. A finite population has an error that the dynamics amplify; there are at least eight
+    populations, and more until the standard error of their mean overlap is below the target. For a flow, as many are
+    solved with half as many steps, which cost little, and the result is extrapolated. Two populations are solved in
+    halves as well, which shows their bias; a bias, or an error of steps, beyond the target is stated and stays: take
+    more paths, or shorter steps.
 
     [`solve`] takes a random key for it, and gives a [`DMFTSolution`]. Its clock is time = learning_rate x steps: give
     `solve` the end, or the increasing times of the grid, from 0 (for a flow, an even number of steps). Without a grid,
@@ -196,8 +227,8 @@ def dmft(
     - `problem`, `algorithm`: what is learned, and how.
     - `flow`: whether the learning rate vanishes.
     - `target_error`: of the overlap M at any time.
-    - `paths`: of a population, a power of two; chosen automatically, up to 8,192, within `memory`, if left out.
-    - `most_populations`: after which it stops, whatever the error.
+    - `paths`: of a population, a power of two; chosen automatically, up to 4,096, within `memory`, if left out.
+    - `most_populations`: after which it stops, whatever the error; at least four, which leave the error less certain.
     - `store`: a directory for finished populations; what is there from an earlier solve like this one is not done
       again. Files are named by all that a population depends on: exact numbers, the code and values of functions, the
       versions of dimfree and JAX, the precision.
@@ -245,7 +276,7 @@ def dmft(
         if paths & (paths - 1):
             raise InvalidInput(f"paths = {paths} was given; take a power of two (the points are those of a Sobol net).")
     positive_number(target_error, "target_error")
-    most = positive_integer(most_populations, "most_populations", minimum=_FEWEST)
+    most = positive_integer(most_populations, "most_populations", minimum=_LEAST)
     memory = positive_integer(memory, "memory")
     store = None if store is None else Path(store)
     return DMFTLimit(problem, algorithm, bool(flow), float(target_error), paths, most, store, memory)

@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from ...algorithms.reused import ReusedData
 from ...errors import InvalidInput
@@ -23,11 +23,12 @@ Curves = dict[str, np.ndarray]  # of a population, by the names in _SAVED
 
 _STEP_ERRORS = 8  # what the errors of all steps may add up to, in units of the target, if extrapolation takes them away
 _RESOLVED = 2.0  # how much less they are with half as long steps, 4 in the limit, where extrapolation does so
-_MOST_PATHS, _FEWEST_PATHS = 8_192, 256  # of a population
+_MOST_PATHS, _FEWEST_PATHS = 4_096, 256  # of a population: half as many, twice as often, say more about the error
 _BYTES_OF_A_PATH = 24  # and step: normals and impulses, in single precision the direction and derivatives along it
 _BYTES_OF_A_PAIR = 64  # of steps: the kernels, and what is made of them in a step
 _ROOM = 256  # steps, below which another compilation would cost more than it saves
 _SEGMENT = 16  # steps between two looks at how far it is, when it can also be interrupted
+_MADE = 2  # another number whenever populations of the same arguments become other ones: those in a store are not taken
 _SAVED = ("M", "Q", "training_loss", "bend", "rate", "correlation", "response", "force_correlation", "memory")
 
 
@@ -40,7 +41,7 @@ class Populations:
     - `keys`: one for each population there may be.
     - `paths`: of a population; as many as fit in `memory` if None.
     - `store`: where finished populations are kept, or None.
-    - `made`: those that were asked for, by the bytes of their times and their number.
+    - `made`: those that were asked for, by the bytes of their times, their number and which half.
     """
 
     problem: FieldProblem
@@ -51,17 +52,18 @@ class Populations:
     paths: int | None
     memory: int
     store: Path | None
-    made: dict[tuple[bytes, int], Curves] = dataclasses.field(default_factory=dict)
+    made: dict[tuple[bytes, int, int | None], Curves] = dataclasses.field(default_factory=dict)
 
-    def on(self, times: Float[np.ndarray, " times"], number: int) -> Curves:
-        """The curves of a population on these times."""
-        name = times.tobytes(), number
+    def on(self, times: Float[np.ndarray, " times"], number: int, half: int | None = None) -> Curves:
+        """The curves of a population on these times, or of a half of its paths by themselves."""
+        name = times.tobytes(), number, half
         if name not in self.made:
             file, paths, key = None, self.paths_for(len(times) - 1), self.keys[number]
             if self.store is not None:
                 known = (self.problem, _losses(self.problem), self.algorithm, self.start, times, self.flow, paths, key)
-                file = self.store / f"{identity(*known)[:32]}.npz"
-            self.made[name] = _population(self._process(times), self.start, paths, key, file)
+                file = self.store / f"{identity(_MADE, half, *known)[:32]}.npz"
+            counted = jnp.ones(paths, bool) if half is None else jnp.arange(paths) * 2 // paths == half
+            self.made[name] = _population(self._process(times), self.start, counted, key, file)
         return self.made[name]
 
     def grid(self, end: float, target_error: float, progress: bool) -> tuple[Float[np.ndarray, " times"], bool]:
@@ -154,18 +156,23 @@ def _saved(file: Path, steps: int) -> Curves | None:
     return curves
 
 
-def _population(solver: Process, start: State, paths: int, key: PRNGKeyArray, file: Path | None) -> Curves:
-    """One population to its end, from a file if it is there."""
+def _population(
+    solver: Process, start: State, counted: Bool[Array, " paths"], key: PRNGKeyArray, file: Path | None
+) -> Curves:
+    """One population to its end, from a file if it is there; averages are over the paths that are counted.
+
+    The others are carried along: a half has the compiled program of the whole, and its random numbers.
+    """
     steps = len(solver.times) - 1
     if file is not None and (saved := _saved(file, steps)) is not None:
         return saved
     seed, selection, moves = jax.random.split(key, 3)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(seed)))
-    normals = jnp.asarray(sobol_normals(paths, steps + 3, rng).T)
+    normals = jnp.asarray(sobol_normals(counted.size, steps + 3, rng).T)
     population, done = None, 0
     for size in _sizes(steps):
         part = dataclasses.replace(solver, times=solver.times[: size + 1])
-        longer = part.start(start.Q[0, 0], start.M[0, 0], normals[: size + 3], selection)
+        longer = part.start(start.Q[0, 0], start.M[0, 0], normals[: size + 3], selection, counted)
         population = longer if population is None else jax.tree.map(_beginning_with, longer, population)
         for first in range(done, size, _SEGMENT):
             last = min(first + _SEGMENT, size)

@@ -209,7 +209,7 @@ class Process(eqx.Module):
         spread = jnp.ones(normals.shape[0]).at[jnp.array([0, 2])].set(jnp.sqrt(_SPREAD))
         normals = spread[:, None] * normals
         weight = _SPREAD * jnp.exp(-0.5 * (1 - 1 / _SPREAD) * (normals[0] ** 2 + normals[2] ** 2))
-        weight = weight if counted is None else weight * counted
+        weight = weight if counted is None else jnp.where(counted, weight, 0.0)
         teacher, noise, normals = normals[0], normals[1], normals[2:]
         overlap = M / self.teacher_norm
         variance = jnp.maximum(Q - overlap**2, 0.0)
