@@ -10,7 +10,7 @@ import scipy.integrate
 
 import dimfree
 from dimfree.algorithms import GradientDescent, Langevin, MultiPassSGD, PersistentSGD
-from dimfree.limits.dmft import DMFTSolution, populations, solution
+from dimfree.limits.dmft import DMFTSolution, Process, populations, solution
 from dimfree.limits.dmft import limit as adding
 from dimfree.limits.dmft.time_grid import given_times, halved, refined
 
@@ -104,11 +104,20 @@ def test_linear_regression_is_solved_by_its_spectrum(algorithm, flow, exact, mon
     assert np.all(np.abs(np.asarray(found.state.M)[:, 0, 0] - M) < 4 * found.standard_error["M"] + 1e-4)
     assert np.all(np.abs(np.asarray(found.state.Q)[:, 0, 0] - Q) < 4 * found.standard_error["Q"] + 3e-4)
     assert found.standard_error["M"].max() < 0.003
+    if isinstance(algorithm, GradientDescent):
+        rate = exact.get("rate")
+        loss = training_loss(found.time, float(algorithm.samples_per_dimension), 0.3, float(algorithm.ridge), rate)
+        assert np.all(np.abs(np.asarray(found.training_loss) - loss) < 4 * found.standard_error["training_loss"] + 2e-4)
+        assert found.standard_error["training_loss"].max() < 0.003
 
 
 def test_kernels_are_those_of_a_linear_recursion():
     """Langevin dynamics of linear regression step by step: all kernels follow from each other, without a population."""
-    rate, ratio, ridge, temperature, steps, begun = 0.1, 1.5, 0.4, 0.8, 12, 0.3
+    rate, ratio, ridge, steps, begun = 0.1, 1.5, 0.4, 12, 0.3
+
+    def temperature(time):  # that of a step is that at its start
+        return 0.2 + time
+
     response, overlap, from_start = np.zeros((steps + 1, steps)), np.zeros(steps + 1), np.zeros(steps + 1)
     overlap[0], from_start[0] = begun, 1.0
     for k in range(steps):  # forces rate * (h + (M - 1) teacher - noise / 2), with h = g - response @ forces
@@ -122,7 +131,7 @@ def test_kernels_are_those_of_a_linear_recursion():
     for _ in range(steps + 1):  # each time makes one more step of both right
         made = beside[:steps, :steps] + np.multiply.outer(overlap[:steps] - 1, overlap[:steps] - 1) + 0.25
         forces_of = ratio * forces @ made @ forces.T
-        thermal = 2 * temperature * rate * np.eye(steps)
+        thermal = 2 * rate * np.diag(temperature(rate * np.arange(steps)))
         beside = response @ (forces_of + thermal) @ response.T + (1 - begun**2) * np.outer(from_start, from_start)
     algorithm = Langevin(rate, ratio, temperature, ridge=ridge)
     found = dmft(LINEAR, algorithm, start(begun), rate * steps, key=KEY, paths=4_096, flow=False, target_error=1.0)
@@ -132,11 +141,25 @@ def test_kernels_are_those_of_a_linear_recursion():
         "force_correlation": forces_of / rate**2,
         "memory": np.pad(ratio * forces, ((0, 0), (0, 1))) / rate,
     }
-    # Populations differ by 0.5% of the largest element at most; the thermal noise is 9 times the forces' variance.
+    # The noise of populations is 0.5% of the largest element; the thermal noise is larger than the forces.
     for name, kernel in expected.items():
         close = 0.02 * np.abs(kernel).max()
         np.testing.assert_allclose(getattr(found, name), kernel, rtol=0, atol=close, err_msg=name)
     np.testing.assert_allclose(np.asarray(found.state.M)[:, 0, 0], overlap, atol=0.005)
+
+
+def test_a_step_over_which_the_temperature_changes_is_said_to_miss_variance():
+    rate, end = 1.5, 0.04
+    for temperature in (lambda t: 1 + 50 * t, lambda t: 3 - 50 * t, lambda t: jnp.where(t < end / 2, 2.0, 0.1)):
+        algorithm = Langevin(0.02, 2.0, temperature=temperature)
+        process = Process(LINEAR, algorithm, jnp.ones(()), jnp.array([0.0, end]), flow=True)
+        moments = end * (np.arange(100_000) + 0.5) / 100_000
+        heat, faded = np.asarray(temperature(moments)), np.exp(-2 * rate * (end - moments))
+        missed = 2 * end * np.abs(np.mean(heat * faded) - np.mean(heat) * np.mean(faded))
+        np.testing.assert_allclose(process._thermal_lag(0, rate), missed, rtol=0.1)
+        np.testing.assert_allclose(process.thermal(0), 2 * end * np.mean(heat), rtol=1e-3)
+    still = Process(LINEAR, Langevin(0.02, 2.0, temperature=0.7), jnp.ones(()), jnp.array([0.0, end]), flow=True)
+    assert still._thermal_lag(0, rate) < 1e-15
 
 
 @pytest.mark.parametrize("flow", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -380,6 +403,9 @@ def test_gradient_descent_that_climbs_has_lost_its_way():
     assert solution.ended((falling,), descent, flow=True) == dimfree.Outcome.COMPLETED
     assert solution.ended((climbing,), descent, flow=True) == dimfree.Outcome.DIVERGED
     assert solution.ended((falling, climbing), descent, flow=True) == dimfree.Outcome.DIVERGED
+    for name in ("M", "Q", "training_loss"):
+        lost = falling | {name: np.array([0.5, 0.1, 0.05, np.nan, np.nan])}
+        assert solution.ended((lost,), langevin, flow=True) == dimfree.Outcome.DIVERGED
     assert solution.ended((climbing,), langevin, flow=True) == dimfree.Outcome.COMPLETED
 
 

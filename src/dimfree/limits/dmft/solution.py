@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _CLIMB = 0.02  # how far up gradient descent may seem to go, in the noise of a population: of its descent and first loss
 _CURVES = ("M", "Q", "training_loss")  # those with errors
 _MEDIAN = (np.pi / 2) ** 0.5  # error of a median in units of that of a mean; and a deviation, of the mean distance
+_FAR = 4.0  # distance of what has run away from the median, in units of the median distance; 2.7 standard deviations
 _LEFT = 0.25  # of the correction for steps: what is assumed to be still missing, where steps are nearly too long
 _KERNELS = ("correlation", "response", "force_correlation", "memory")
 
@@ -187,11 +188,15 @@ def errors_of_means(times: Float[np.ndarray, " times"], rows: Sequence[np.ndarra
 
 
 def errors_of_medians(times: Float[np.ndarray, " times"], rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Those of the median of some curves, where a few may have run away: from the mean distance to the median."""
+    """Those of the median of some curves, where a few may have run away: from the mean distance to it.
+
+    How far away those few are does not matter for the median.
+    """
     number = len(rows)
     if number < 2:
         return np.full(times.shape, np.inf)
-    distance = np.abs(rows - np.median(rows, axis=0)).mean(axis=0)
+    distances = np.abs(rows - np.median(rows, axis=0))
+    distance = np.minimum(distances, _FAR * np.median(distances, axis=0)).mean(axis=0)
     return _errors(times, (_MEDIAN * _MEDIAN * distance) ** 2, number)
 
 
