@@ -10,7 +10,7 @@ import scipy.stats
 from .algorithms.online import OnlineAlgorithm
 from .algorithms.schedules import Schedule
 from .analysis.uncertainty import log_median
-from .errors import InvalidInput, positive_integer, positive_number, shown
+from .errors import InvalidInput, check_not_traced, positive_integer, positive_number, shown
 from .limits import MeanLimit, ode
 from .problems import Problem
 from .simulation import simulate
@@ -200,6 +200,7 @@ def check(
 
     **Returns:** a [`CheckResult`]; it prints in words, and `plot.distances` draws it.
     """
+    check_not_traced("check", problem, algorithm, limit, start, alpha)
     runs = positive_integer(runs, "runs", minimum=_FEWEST_RUNS)
     on_vectors = isinstance(algorithm, OnlineAlgorithm) and algorithm.by_coordinate is not None
     if dimensions is None:

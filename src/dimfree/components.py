@@ -11,7 +11,7 @@ import scipy.sparse.linalg
 from jaxtyping import Float
 
 from . import extras
-from .errors import InvalidInput, check_memory, in_bytes, real_array, shown
+from .errors import InvalidInput, check_memory, flag, in_bytes, real_array, shown
 from .printing import Progress
 
 LARGEST_MATRIX = 4096  # dimensions up to which the whole covariance is diagonalised: half a minute on two cores
@@ -157,6 +157,7 @@ def components_of(given: Any, name: str, leading: int, *, progress: bool) -> Com
     - `leading`: how many eigenvectors, where not all.
     - `progress`: whether to say what it will cost and show how far it is.
     """
+    progress = flag(progress, "progress")
     given = without_frame(given, name)
     total = check_rows(given, name)[0] if is_array(given) else 0
     first, source = None, batches(given, name)

@@ -48,6 +48,24 @@ def positive_integer(value: Any, name: str, *, minimum: int = 1, maximum: int | 
     return int(value)
 
 
+def flag(value: Any, name: str) -> bool:
+    """`value` as a bool, or an error that names it: words, numbers and arrays are none."""
+    if isinstance(value, Tracer):
+        raise InvalidInput(
+            f"{name} is traced; which of True and False it is decides what is computed, so it must be known when a "
+            "program is compiled: close over it, or make it a static argument (static_argnames of jax.jit)."
+        )
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInput(f"{name} = {shown(value)} was given; it must be True or False.")
+    return bool(value)
+
+
+def check_not_traced(what: str, *values: Any) -> None:
+    """Refuse values that are being traced, for what is computed step by step in Python."""
+    if not is_concrete(values):
+        raise InvalidInput(f"{what} needs numbers, and some are traced: call it outside of jit, vmap and grad.")
+
+
 def neurons(value: Any, name: str) -> int:
     """A width as an int, of a network that memory can hold."""
     return positive_integer(value, name, maximum=_MOST_NEURONS)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from .errors import InvalidInput, check_finite, check_precision, is_concrete, real_array, require, shown
+from .errors import InvalidInput, check_finite, check_precision, flag, is_concrete, real_array, require, shown
 
 STUDENTS, TEACHERS = "students", "teachers"
 Pair = tuple[str, str]  # of families of vectors
@@ -240,7 +240,7 @@ class WideState(eqx.Module):
         self.M, self.q_perp, self.P = M, q_perp, P
         self.readout = None if readout is None else jnp.asarray(real_array(readout, "readout"))
         self.cosine_variance = jnp.broadcast_to(jnp.asarray(real_array(cosine_variance, "cosine_variance")), batch)
-        self.density = density
+        self.density = flag(density, "density")
 
     @staticmethod
     def of(state: State) -> "WideState":

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .batches import map_in_batches
-from .errors import InvalidInput, check_memory, is_concrete, real_array, shown
+from .errors import InvalidInput, check_memory, check_not_traced, is_concrete, real_array, shown
 from .gaussian.rules import TOLERANCE, Rule
 from .identity import installed_version
 from .problems.base import Problem
@@ -167,6 +167,7 @@ class Trajectory(eqx.Module):
         """
         import xarray
 
+        check_not_traced("to_xarray", self)
         if self.alpha.ndim > 1:
             raise InvalidInput(
                 "This trajectory was made under vmap; take one cell of it (jax.tree.map) and convert that."
@@ -322,6 +323,9 @@ def save_alphas(
     if alphas.ndim == 0:
         if concrete and not (np.isfinite(float(alphas)) and float(alphas) > 0):
             raise InvalidInput(f"{clock} = {shown(alpha)} was given; the end must be positive ({_UNITS[clock]}).")
+        if not concrete:
+            words = f"{clock} was given as a traced number that is not finite and positive; it is the end of the run."
+            alphas = eqx.error_if(alphas, ~(jnp.isfinite(alphas) & (alphas > 0)), words)
         return library.linspace(0.0, alphas, 201)
     if alphas.ndim != 1 or alphas.shape[0] < 2:
         raise InvalidInput(f"{clock} has shape {alphas.shape}; give an end, or at least two increasing times.")
@@ -329,6 +333,10 @@ def save_alphas(
         raise InvalidInput(
             f"{clock} = {shown(alpha)} was given; it must be finite, increasing times, the first at least 0."
         )
+    if not concrete:
+        ordered = jnp.isfinite(alphas).all() & (alphas[0] >= 0) & (jnp.diff(alphas) > 0).all()
+        words = f"{clock} was given as traced times that are not finite and increasing, the first at least 0."
+        alphas = eqx.error_if(alphas, ~ordered, words)
     return alphas
 
 

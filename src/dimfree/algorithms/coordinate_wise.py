@@ -8,7 +8,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..errors import InvalidInput, is_concrete, nonnegative_number, positive_integer, positive_number, require, shown
+from ..errors import (
+    InvalidInput,
+    flag,
+    is_concrete,
+    nonnegative_number,
+    positive_integer,
+    positive_number,
+    require,
+    shown,
+)
 from ..printing import as_call
 from ..problems import FieldProblem, Problem
 from ..problems.inputs import Inputs, Spectrum, StandardInputs, block_of_coordinate
@@ -72,7 +81,7 @@ class CoordinateWise(OnlineAlgorithm):
         self.forgetting = None if forgetting is None else jnp.asarray(forgetting, float)
         nonnegative_number(epsilon, "epsilon")
         self.epsilon = jnp.asarray(epsilon, float)
-        self.bias_correction = bool(bias_correction)
+        self.bias_correction = flag(bias_correction, "bias_correction")
         self.batch_size = positive_integer(batch_size, "batch_size")
         self.readout_rate = None if readout_rate is None else as_rate(readout_rate, "readout_rate")
 

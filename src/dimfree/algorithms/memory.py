@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..errors import InvalidInput, is_concrete, require, shown
+from ..errors import InvalidInput, flag, is_concrete, require, shown
 from ..state import STUDENTS, Pair
 from .moves import Move, Number
 from .online import OnlineAlgorithm, OnlineSGD, check_online
@@ -148,7 +148,7 @@ class HeavyBall(OnlineSGD):
         nesterov: bool = False,
     ):
         super().__init__(learning_rate, batch_size, sphere, ridge, readout_rate)
-        self.momentum, self.nesterov = as_rate(momentum, "momentum"), bool(nesterov)
+        self.momentum, self.nesterov = as_rate(momentum, "momentum"), flag(nesterov, "nesterov")
         first = at_start(self.momentum)
         require(not is_concrete(first) or first < 1, f"momentum = {shown(momentum)} was given; it must be less than 1.")
 

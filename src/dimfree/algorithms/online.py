@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..errors import InvalidInput, positive_integer, shown
+from ..errors import InvalidInput, flag, positive_integer, shown
 from ..printing import as_call
 from ..problems.base import Moments, Problem
 from ..state import STUDENTS, TEACHERS, Coordinates, Entries, State
@@ -270,7 +270,7 @@ class OnlineSGD(OnlineAlgorithm):
     ):
         self.learning_rate = as_rate(learning_rate, "learning_rate")
         self.batch_size = positive_integer(batch_size, "batch_size")
-        self.sphere = bool(sphere)
+        self.sphere = flag(sphere, "sphere")
         self.ridge = as_rate(ridge, "ridge")
         self.readout_rate = None if readout_rate is None else as_rate(readout_rate, "readout_rate")
 

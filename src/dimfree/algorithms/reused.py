@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from ..errors import InvalidInput, is_concrete, nonnegative_number, positive_number, require
+from ..errors import InvalidInput, flag, is_concrete, nonnegative_number, positive_number, require
 from ..printing import as_call
 from ..state import STUDENTS
 from .moves import Move, normalised_vectors
@@ -46,7 +46,7 @@ class ReusedData(eqx.Module):
         self.samples_per_dimension = _positive(samples_per_dimension, "samples_per_dimension")
         nonnegative_number(ridge, "ridge")
         self.ridge = jnp.asarray(ridge, float)
-        self.sphere = bool(sphere)
+        self.sphere = flag(sphere, "sphere")
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from ..errors import check_key, positive_integer, positive_number, require
+from ..errors import check_key, check_not_traced, positive_integer, positive_number, require
 from ..limits import MeanLimit
 from ..limits.drift import check_mean_limit
 from ..simulation import simulate
@@ -115,6 +115,7 @@ def basins(
     Ben Arous et al. 2022, sections 4 and 5, where the probability is that of infinite snr taken after d, with overlaps
     of order $d^{-1/2}$ at the start: from M = 0 exactly, the ODE learns nothing.
     """
+    check_not_traced("basins", limit, alpha, key, starts)
     check_mean_limit(limit)
     check_moves(limit.algorithm)
     d, runs = positive_integer(d, "d"), positive_integer(runs, "runs", minimum=0)

@@ -8,7 +8,7 @@ import optimistix
 from jaxtyping import PRNGKeyArray
 
 from ..batches import map_in_batches
-from ..errors import InvalidInput, check_key, positive_integer
+from ..errors import InvalidInput, check_key, check_not_traced, flag, positive_integer
 from ..problems import Problem
 from ..problems.base import check_problem
 from ..state import State
@@ -50,7 +50,8 @@ def critical_points(
         1.3333 saddle of index 1
         1.5000 maximum
     """
-    d, starts = positive_integer(d, "d"), positive_integer(starts, "starts")
+    check_not_traced("critical_points", problem, key)
+    d, starts, sphere = positive_integer(d, "d"), positive_integer(starts, "starts"), flag(sphere, "sphere")
     check_problem(problem)
     if not (problem.smooth or is_relu(problem)):
         raise InvalidInput(

@@ -14,7 +14,16 @@ from ..algorithms import OnlineSGD
 from ..algorithms.online import OnlineAlgorithm
 from ..algorithms.schedules import Schedule, rate_at
 from ..batches import map_in_batches
-from ..errors import InvalidInput, check_key, check_memory, positive_integer, positive_number, shown
+from ..errors import (
+    InvalidInput,
+    check_key,
+    check_memory,
+    check_not_traced,
+    flag,
+    positive_integer,
+    positive_number,
+    shown,
+)
 from ..limits import DiffusionLimit, LinearNoiseLimit, MeanLimit, ode
 from ..limits.diffusion import as_dimension
 from ..problems import Problem
@@ -208,7 +217,9 @@ def exit_time(
         >>> round(times.closed_form.noise_dressing, 3)
         2.0
     """
+    check_not_traced("exit_time", problem, algorithm, d, threshold, key)
     check_key(key)
+    progress = flag(progress, "progress")
     d = positive_integer(d, "d", minimum=2)
     runs = positive_integer(runs, "runs")
     asked = tuple(methods) if isinstance(methods, Iterable) else ()

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, PRNGKeyArray
 
-from ..errors import InvalidInput, check_key, positive_integer, require
+from ..errors import InvalidInput, check_key, check_not_traced, positive_integer, require
 from ..limits import MeanLimit
 from ..limits.drift import check_mean_limit
 from ..state import State, check_state
@@ -165,6 +165,7 @@ def fixed_points(limit: MeanLimit, *, key: PRNGKeyArray, starts: int | State = 2
         4.000 1 unstable
         5.000 1 unstable
     """
+    check_not_traced("fixed_points", limit, key, starts)
     check_mean_limit(limit)
     algorithm = limit.algorithm
     if algorithm.changes:

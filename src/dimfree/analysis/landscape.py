@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..errors import InvalidInput, is_concrete, positive_integer, require
+from ..errors import InvalidInput, flag, is_concrete, positive_integer, require
 from ..problems import Problem
 from ..problems.base import check_problem
 from ..state import State, check_state
@@ -142,6 +142,7 @@ def hessian(problem: Problem, state: State, d: int, *, sphere: bool = False) -> 
         >>> dimfree.hessian(problem, dimfree.State(Q=[[1.0]], M=[[0.0]]), d=1_000, sphere=True).kind
         'maximum, with flat directions: 998, all of symmetry'
     """
+    sphere = flag(sphere, "sphere")
     d = positive_integer(d, "d", minimum=2 if sphere else 1)
     check_problem(problem)
     if not is_concrete(problem, state):

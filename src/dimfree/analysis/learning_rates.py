@@ -12,7 +12,7 @@ from ..algorithms import OnlineSGD
 from ..algorithms.online import check_online_sgd
 from ..algorithms.schedules import Schedule
 from ..batches import map_in_batches
-from ..errors import InvalidInput, check_key, positive_integer
+from ..errors import InvalidInput, check_key, check_not_traced, positive_integer
 from ..limits import ode
 from ..problems import Problem
 from ..solving import solve
@@ -128,6 +128,7 @@ def best_learning_rate(
 
     **Returns:** a [`BestLearningRate`].
     """
+    check_not_traced("best_learning_rate", problem, algorithm, d, threshold, key)
     first_guess(algorithm)
     d = positive_integer(d, "d", minimum=2)
     check_threshold(threshold)

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ..algorithms import OnlineSGD
-from ..errors import InvalidInput, check_key, positive_integer, shown
+from ..errors import InvalidInput, check_key, check_not_traced, positive_integer, shown
 from ..problems import TwoLayer
 from ..problems.base import check_problem
 from ..state import State
@@ -86,6 +86,7 @@ def overparameterisation_gain(
     Arnaboldi et al. 2023, Appendix C.4, has the second: for wide students $(12 + \Delta)/(2 + \Delta)$. SGD does not
     learn at that rate; with a stable end the gain is at most $40/(12 + \Delta)$ for $\Delta < 8$.
     """
+    check_not_traced("overparameterisation_gain", problem, algorithm, d, threshold, key)
     if not isinstance(problem, TwoLayer) or bool((problem.readout != problem.readout[0]).any()):
         raise InvalidInput(f"problem = {shown(problem)} was given; take a TwoLayer whose readouts are equal.")
     check_problem(problem)

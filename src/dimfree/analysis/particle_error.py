@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, check_key, positive_integer, shown
+from ..errors import InvalidInput, check_key, check_not_traced, positive_integer, shown
 from ..limits import MeanFieldLimit
 from ..solving import solve
 from ..state import State, WideState
@@ -37,6 +37,7 @@ def particle_error(
 
     **Returns:** the standard error at each saved time.
     """
+    check_not_traced("particle_error", limit, start, alpha, key)
     if not isinstance(limit, MeanFieldLimit):
         raise InvalidInput(f"limit = {shown(limit)} was given; pass dimfree.mean_field(problem, algorithm, ...).")
     number = positive_integer(resamples, "resamples", minimum=2)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import ArrayLike
 
 from ..algorithms.online import OnlineAlgorithm, check_online
-from ..errors import InvalidInput, check_key, positive_integer, real_array, shown
+from ..errors import InvalidInput, check_key, check_not_traced, positive_integer, real_array, shown
 from ..functions import Function, as_function
 from ..limits import ode
 from ..problems import Problem
@@ -312,6 +312,7 @@ def best_protocol(
 
     Saad & Rattray 1997, for the learning rate of committees; Bordelon & Mori 2026, for power laws.
     """
+    check_not_traced("best_protocol", problem, algorithm, alpha, start, key)
     searches = positive_integer(searches, "searches")
     plan = planned(problem, algorithm, alpha, over, objective, start, d, until, constraints, key)
     search = Search(plan)

@@ -10,7 +10,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from ..algorithms import OnlineSGD
 from ..algorithms.online import check_online_sgd
-from ..errors import InvalidInput, check_key, positive_integer, positive_number, shown
+from ..errors import InvalidInput, check_key, check_not_traced, flag, positive_integer, positive_number, shown
 from ..limits import gradient_flow, mean_field, ode
 from ..problems import MultiIndex, TwoLayer
 from ..problems.base import check_problem
@@ -185,6 +185,8 @@ def regimes(
     Loureiro 2023, "The different regimes"; Veiga et al., NeurIPS 2022, Theorem 1 (ODE); Arnaboldi, Stephan, Krzakala &
     Loureiro, COLT 2023 (dimension-free); Mei, Montanari & Nguyen, PNAS 115 (2018), Theorem 3 (mean field).
     """
+    check_not_traced("regimes", problem, algorithm, d, alpha, key)
+    measure = None if measure is None else flag(measure, "measure")
     _check(problem, algorithm)
     d, runs = positive_integer(d, "d", minimum=problem.teacher_width + 1), positive_integer(runs, "runs", minimum=2)
     positive_number(alpha, "alpha")

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..algorithms import OnlineSGD
 from ..algorithms.online import check_online_sgd
 from ..algorithms.schedules import rate_at
-from ..errors import InvalidInput, check_key, positive_integer
+from ..errors import InvalidInput, check_key, check_not_traced, flag, positive_integer
 from ..problems import MultiIndex, Problem, TwoLayer
 from ..problems.base import check_problem
 from ..simulation import simulate
@@ -118,6 +118,8 @@ def sample_complexity(
         >>> abs(law.power - 1) < 0.05
         True
     """
+    check_not_traced("sample_complexity", problem, algorithm, level, key)
+    progress = flag(progress, "progress")
     check_problem(problem)
     cells = [positive_integer(d, "dimensions", minimum=2) for d in dimensions]
     if len(cells) < 2 or any(later <= earlier for earlier, later in itertools.pairwise(cells)):

@@ -21,7 +21,17 @@ from ..components import (
     least_squares,
     without_frame,
 )
-from ..errors import InvalidInput, check_key, check_memory, in_bytes, positive_integer, real_array, shown
+from ..errors import (
+    InvalidInput,
+    check_key,
+    check_memory,
+    check_not_traced,
+    flag,
+    in_bytes,
+    positive_integer,
+    real_array,
+    shown,
+)
 from ..limits import ode
 from ..printing import Progress, duration
 from ..problems import Spectrum, TwoLayer
@@ -401,6 +411,8 @@ def from_data(
         >>> found.verdict, round(found.effective_dimension)
         ('agrees', 35)
     """
+    check_not_traced("from_data", X, target, problem, algorithm, alpha, key, start)
+    progress = flag(progress, "progress")
     check_problem(problem, "spectrum")
     if not isinstance(problem, FieldProblem) or not problem.inputs.is_standard:
         raise InvalidInput(

@@ -77,7 +77,7 @@ class Sobol(eqx.Module):
         self.number = positive_integer(points, "points", minimum=2)
         if self.number & (self.number - 1):
             raise InvalidInput(f"Sobol(points={points}): the number of points must be a power of two, such as 2**14.")
-        self.seed = seed
+        self.seed = positive_integer(seed, "seed", minimum=0)
 
     def __repr__(self) -> str:
         return as_call(self, points=self.number, seed=self.seed)

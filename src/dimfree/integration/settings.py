@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array, PRNGKeyArray
 
-from ..errors import InvalidInput, check_key, nonnegative_number, positive_integer, shown
+from ..errors import InvalidInput, check_key, flag, nonnegative_number, positive_integer, shown
 
 DIVERGED_ABOVE = 1e8  # overlaps are of order one: beyond this a run has no way back
 
@@ -29,6 +29,7 @@ class Settings:
         positive_integer(self.max_steps, "max_steps")
         if self.runs is not None:
             positive_integer(self.runs, "runs")
+        flag(self.progress, "progress")
 
     def check_uses(self, limit: str, refuses: dict[str, str]) -> None:
         """An error for what was given that a limit has no use for."""

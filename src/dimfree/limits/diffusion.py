@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..algorithms.online import OnlineAlgorithm
-from ..errors import InvalidInput, check_memory, is_concrete, require
+from ..errors import InvalidInput, check_memory, is_concrete, real_array, require, shown
 from ..gaussian.rules import TOLERANCE, Accuracy, AnyRule, Averaging, Rule
 from ..integration import Found, Settings, paths_at_once, solve_paths
 from ..problems import Moments, Problem
@@ -47,6 +47,9 @@ def _increment(moments: Moments, parameters) -> Float[Array, " n"]:
     problem, algorithm, state, unseen, alpha = parameters
     increment = algorithm.increment(state, algorithm.limit_moments(unseen.completed(moments)), alpha)
     return algorithm.coordinates(problem).pack(increment)
+
+
+_LARGEST = 2.0**53  # dimension: up to here whole numbers are numbers in double precision
 
 
 class _Unseen(eqx.Module):
@@ -338,10 +341,9 @@ def _checked(mean: MeanLimit) -> MeanLimit:
 
 def as_dimension(d: float | Array) -> Float[Array, ""]:
     """The dimension as an array, or an error."""
-    if is_concrete(d):
-        try:
-            is_dimension = float(d) >= 1
-        except (TypeError, ValueError):
-            is_dimension = False
-        require(is_dimension, f"d = {d!r} was given; the dimension must be one number, at least 1.")
-    return jnp.asarray(d, float)
+    array = real_array(d, "d", "the dimension, one number of at least 1")
+    wrong = f"d = {shown(d)} was given; the dimension must be one number, at least 1 and at most {_LARGEST:g}."
+    require(array.ndim == 0, wrong)
+    if is_concrete(array):
+        require(1 <= float(array) <= _LARGEST, wrong)
+    return jnp.asarray(array)

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from ..algorithms import OnlineSGD
 from ..algorithms.online import check_online_sgd
-from ..errors import InvalidInput, is_concrete, require
+from ..errors import InvalidInput, flag, is_concrete, require
 from ..gaussian.half_range import HalfRange
 from ..gaussian.rules import TOLERANCE, Accuracy, Averaging, Rule, Trapezoid, averaging
 from ..integration import Settings
@@ -194,4 +194,4 @@ def mean_field(
                 "which the students have angles.",
             )
         cosine_variance = 1 / left
-    return MeanFieldLimit(problem, algorithm, by, cosine_variance, bool(infinite_width))
+    return MeanFieldLimit(problem, algorithm, by, cosine_variance, flag(infinite_width, "infinite_width"))

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, flag
 from ..printing import in_a_line
 from ..trajectory import Outcome, Trajectory
 from .drawing_style import in_style
@@ -59,6 +59,7 @@ def compare(
 
     **Returns:** the axes.
     """
+    log = flag(log, "log")
     _check(trajectories, quantity, labels, log)
     names = list(labels) if labels is not None else [_describe(trajectory) for trajectory in trajectories]
     curves = [_curves(trajectory, quantity) for trajectory in trajectories]

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, check_finite, is_concrete, nonnegative_number, real_array, require, shown
+from ..errors import InvalidInput, check_finite, flag, is_concrete, nonnegative_number, real_array, require, shown
 from ..functions import Function, as_function
 from ..gaussian.activations import Activation
 from ..gaussian.resolution import Resolution, finest, highest_degree
@@ -85,7 +85,7 @@ class Tasks(FieldProblem):
                 )
             if is_concrete(self.variances):
                 require(np.asarray(self.variances) > 0, f"variances = {shown(variances)} was given; they are positive.")
-        self.heads = bool(heads)
+        self.heads = flag(heads, "heads")
         sizes = {None if task.readout is None else task.readout.shape for task in self.tasks}
         if len(sizes) > 1 and not self.heads:
             raise InvalidInput("The readouts of the tasks differ in size; give each its own, heads=True.")

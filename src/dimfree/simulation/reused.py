@@ -11,7 +11,17 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from numpy.typing import ArrayLike
 
 from ..algorithms import ReusedData
-from ..errors import InvalidInput, check_key, check_memory, free_memory, in_bytes, is_concrete, positive_integer, shown
+from ..errors import (
+    InvalidInput,
+    check_key,
+    check_memory,
+    flag,
+    free_memory,
+    in_bytes,
+    is_concrete,
+    positive_integer,
+    shown,
+)
 from ..problems import Problem
 from ..problems.base import check_problem
 from ..problems.field_problem import FieldProblem
@@ -45,8 +55,7 @@ def simulate_reused(
     datasets = runs if datasets is None else positive_integer(datasets, "datasets")
     if runs % datasets:
         raise InvalidInput(f"{runs} runs cannot be spread evenly over {datasets} datasets; take a multiple.")
-    if not (store_data is None or isinstance(store_data, bool)):
-        raise InvalidInput(f"store_data = {shown(store_data)} was given; choose True or False, or leave it out.")
+    store_data = None if store_data is None else flag(store_data, "store_data")
     samples = _number_of_samples(algorithm, d)
     precision = _precision(jnp.float64 if dtype is None else dtype)
     rate = float(algorithm.learning_rate)
@@ -57,7 +66,7 @@ def simulate_reused(
     save_steps = steps_at(times, rate, "learning_rate")
     rows = math.prod(shape_of_blocks(samples, d))
     numbers = datasets * rows * d
-    stored = numbers * precision.itemsize <= free_memory() / 2 if store_data is None else bool(store_data)
+    stored = numbers * precision.itemsize <= free_memory() / 2 if store_data is None else store_data
     cost = (
         f"{runs} runs of {save_steps[-1]} steps, {datasets} datasets of {samples} samples, "
         f"{in_bytes(numbers * precision.itemsize)} of {precision.name} "

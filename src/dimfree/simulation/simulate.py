@@ -7,7 +7,7 @@ from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import ArrayLike
 
 from ..algorithms import OnlineAlgorithm, ReusedData
-from ..errors import InvalidInput, shown
+from ..errors import InvalidInput, flag, shown
 from ..problems import Problem
 from ..state import State
 from ..trajectory import Trajectory
@@ -92,7 +92,7 @@ def simulate(
     """
     fresh = {"method": method, "stop": stop, "memory": memory}
     reused = {"datasets": datasets, "dtype": dtype, "store_data": store_data}
-    common: dict[str, Any] = {"runs": runs, "key": key, "progress": progress}
+    common: dict[str, Any] = {"runs": runs, "key": key, "progress": flag(progress, "progress")}
     if isinstance(algorithm, ReusedData):
         _refuse(fresh, "algorithms that use each sample once", algorithm)
         return simulate_reused(problem, algorithm, start, d, alpha, **common, **reused)

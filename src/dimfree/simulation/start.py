@@ -13,6 +13,7 @@ from ..errors import (
     InvalidInput,
     check_key,
     check_memory,
+    flag,
     is_concrete,
     nonnegative_number,
     positive_integer,
@@ -74,6 +75,7 @@ def random_state(
 
     **Returns:** a [`State`], or a [`WideState`].
     """
+    wide = flag(wide, "wide")
     if wide:
         check_problem(problem)
     check_problem(problem, "spectrum", "tokens", "change")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 import yaml
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, flag
 from ..yaml_files import read
 from .description import Description, Function, checked, in_words
 
@@ -115,13 +115,15 @@ class Study(Description):
         from .engine import run
         from .workers import Cluster
 
+        accept_changes, repair = flag(accept_changes, "accept_changes"), flag(repair, "repair")
+        progress = flag(progress, "progress")
         self._permit(allow_code)
         Layout(self)  # refuses what cannot be, before anything is written
         where = Cluster(cluster, workers, memory, address, queue, account, walltime, interface)  # pyright: ignore[reportArgumentType]
         return run(self, str(store), where, accept_changes=accept_changes, repair=repair, progress=progress)
 
     def _permit(self, allow_code: bool) -> None:
-        if isinstance(self.compute, Function) and not allow_code:
+        if isinstance(self.compute, Function) and not flag(allow_code, "allow_code"):
             raise InvalidInput(
                 f"This study runs code of its own, {self.compute.function}. If you trust it, allow it: --allow-code on "
                 "the command line, allow_code=True in Python."

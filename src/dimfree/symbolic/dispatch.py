@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from .. import extras
 from ..algorithms.online import OnlineAlgorithm, check_online
-from ..errors import InvalidInput, shown
+from ..errors import InvalidInput, flag, shown
 from ..gaussian.erf import Erf
 from ..problems import Problem, SpikedTensor, TwoLayer
 from ..problems.base import check_problem
@@ -58,6 +58,7 @@ def equations(
         >>> dimfree.equations(problem, sgd, notation="arnaboldi2023").drift["M[0,0]"]
         24*\gamma*m**3 - 24*\gamma*m - 4*m**3 + 4*m
     """
+    orthonormal_teachers = flag(orthonormal_teachers, "orthonormal_teachers")
     check_problem(problem)
     check_online(algorithm)
     if algorithm.transform is not None:

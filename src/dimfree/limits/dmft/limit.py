@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ...algorithms.reused import MultiPassSGD, ReusedData
-from ...errors import InvalidInput, check_key, is_concrete, positive_integer, positive_number, shown
+from ...errors import InvalidInput, check_key, flag, is_concrete, positive_integer, positive_number, shown
 from ...integration import Found, Settings
 from ...problems import FieldProblem, Problem
 from ...problems.base import check_problem
@@ -266,6 +266,7 @@ def dmft(
         )
     if not problem.smooth:
         raise InvalidInput("The loss has a kink; dmft needs one that is twice differentiable, such as a smoothed one.")
+    flow = flag(flow, "flow")
     if flow and isinstance(algorithm, MultiPassSGD):
         raise InvalidInput(
             "As the learning rate vanishes, multi-pass SGD becomes gradient descent. Give flow=False for its limit at "
@@ -279,4 +280,4 @@ def dmft(
     most = positive_integer(most_populations, "most_populations", minimum=_LEAST)
     memory = positive_integer(memory, "memory")
     store = None if store is None else Path(store)
-    return DMFTLimit(problem, algorithm, bool(flow), float(target_error), paths, most, store, memory)
+    return DMFTLimit(problem, algorithm, flow, float(target_error), paths, most, store, memory)
