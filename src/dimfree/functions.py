@@ -1,6 +1,11 @@
 """A user's functions as pytrees: the numbers in them are arrays, and the same code is the same program."""
 
+import contextlib
+import copyreg
 import functools
+import importlib
+import operator
+import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +17,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
-from .errors import is_concrete
+from .errors import InvalidInput, is_concrete
 from .identity import code_digest, is_in_library, is_of_library, used_names
 
 _LITERALS = (bool, int, str, bytes, type(None), type(Ellipsis))
@@ -62,19 +67,33 @@ class Function(eqx.Module):
         if not self.numbers or not is_concrete(self.numbers):
             return self
         function, values = self.__wrapped__, tuple(np.asarray(number).tobytes() for number in self.numbers)
-        return Function((), Recipe(function, (self.recipe.key, values), lambda numbers: function))
+        key = (self.recipe.key, values)
+        return Function((), Recipe(function, key, lambda numbers: function, lambda: (_frozen, (self,))))
 
 
 class Recipe:
-    """How a function is put together from numbers; compared by `key`.
+    """How a function is put together from numbers; compared by `key`. A pickle of it is where it came from.
 
     **Attributes:**
 
     - `function`: one that it was read off.
+    - `again`: says by what function of which arguments it is made again, of what can be pickled.
     """
 
-    def __init__(self, function: Callable[..., Any], key: Any, make: Callable[[Sequence[Any]], Any]):
-        self.function, self.key, self.make = function, key, make
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        key: Any,
+        make: Callable[[Sequence[Any]], Any],
+        again: Callable[[], tuple[Callable[..., "Recipe"], tuple[Any, ...]]],
+    ):
+        self.function, self.key, self.make, self.again = function, key, make, again
+
+    def __reduce__(self) -> tuple[Callable[..., "Recipe"], tuple[Any, ...]]:
+        return self.again()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Recipe":
+        return self  # nothing in it changes
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Recipe) and self.key == other.key
@@ -119,7 +138,78 @@ def _taken_apart(function: Callable[..., Any], *, floats: bool) -> Function:
     key, make = parts.of(function)
     if parts.alone:
         key = ("alone", id(function))  # the recipe keeps the function, and so its id
-    return Function(tuple(parts.numbers), Recipe(function, key, make))
+    recipe = Recipe(function, key, make, lambda: (_read_off, (address(function), floats)))
+    return Function(tuple(parts.numbers), recipe)
+
+
+def _read_off(function: Callable[..., Any], floats: bool) -> Recipe:
+    return _taken_apart(function, floats=floats).recipe
+
+
+def _frozen(function: Function) -> Recipe:
+    return function.frozen().recipe
+
+
+# Where functions are, for a pickle.
+
+
+def address(function: Any) -> Any:
+    """What to pickle in the place of a function: where it is found by its name, or the function by itself."""
+    if isinstance(function, functools.partial):
+        return _Again(_partial, (type(function), address(function.func), function.args, function.keywords))
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if isinstance(function, np.ufunc):
+        module, name = "numpy", function.__name__
+    if isinstance(module, str) and isinstance(name, str):
+        try:
+            if _found(module, name) is function:
+                return _Again(_found, (module, name))
+        except (ImportError, AttributeError):
+            pass
+    # An object of a class is pickled by its fields. Code is not, but by picklers that take it along.
+    if isinstance(function, types.FunctionType) and not _takes_code_along():
+        raise InvalidInput(
+            f"The function {name} cannot be pickled: a pickle holds the name of a function, not its code, and this one "
+            "is not found by its name. Define it with def at the top of a module (functools.partial gives it numbers), "
+            "or use cloudpickle, which takes its code along."
+        )
+    return function
+
+
+class _Again:
+    """Stands in a pickle for a function, and is that function when the pickle is read."""
+
+    def __init__(self, make: Callable[..., Any], arguments: tuple[Any, ...]):
+        self.make, self.arguments = make, arguments
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self.make, self.arguments
+
+
+def _partial(kind: type, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    return kind(function, *args, **keywords)
+
+
+def _found(module: str, name: str) -> Any:
+    return operator.attrgetter(name)(sys.modules.get(module) or importlib.import_module(module))
+
+
+def _takes_code_along() -> bool:
+    """Whether the pickler under way, which does not say who it is, stores functions by their code."""
+    frame = sys._getframe()
+    while frame is not None:
+        if {"cloudpickle", "dill"}.intersection(str(frame.f_globals.get("__name__")).split(".")):
+            return True
+        frame = frame.f_back
+    return False
+
+
+with contextlib.suppress(ImportError):
+    # A module of Equinox that has been through jax.tree.map, and had a cached property, holds this object, and is the
+    # same program as another one only if that holds it too: a pickle must not make another.
+    from equinox._module._flatten import MISSING
+
+    copyreg.pickle(type(MISSING), lambda _: "MISSING")  # pyright: ignore[reportArgumentType]
 
 
 _Part = tuple[Any, Callable[[Sequence[Any]], Any]]  # what it is compared by, and how it is made from the numbers

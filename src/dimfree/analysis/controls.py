@@ -89,7 +89,11 @@ class Control(eqx.Module):
     def _chances(self, values: Float[Array, "rows knots"]) -> Any:
         if self.times is None:
             return probabilities_of(values[:, 0])
-        return Function((self.times, values), Recipe(_piecewise_linear, _piecewise_linear, _from_numbers))
+        return Function((self.times, values), _chances_recipe())
+
+
+def _chances_recipe() -> Recipe:
+    return Recipe(_piecewise_linear, _piecewise_linear, _from_numbers, lambda: (_chances_recipe, ()))
 
 
 def _from_numbers(numbers: Sequence[Array]) -> Callable[[Any], Any]:

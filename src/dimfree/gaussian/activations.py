@@ -50,16 +50,39 @@ class Activation(eqx.Module):
         return self.features.resolution(tolerance, power)
 
 
+# Functions with names, so that they can be pickled.
+
+
+def _linear(x):
+    return x
+
+
+def _he2(x):
+    return x**2 - 1
+
+
+def _he3(x):
+    return x**3 - 3 * x
+
+
+def _he4(x):
+    return x**4 - 6 * x**2 + 3
+
+
+def _erf(x):
+    return jax.scipy.special.erf(x / np.sqrt(2.0))
+
+
 @functools.cache
 def named_activations() -> dict[str, Activation]:
     """The activations that can be called by name; those with `integrals` need no quadrature."""
     activations = [
-        Activation("linear", lambda x: x, Polynomial([0, 1])),
+        Activation("linear", _linear, Polynomial([0, 1])),
         Activation("square", jnp.square, Square()),
-        Activation("he2", lambda x: x**2 - 1, Polynomial([-1, 0, 1])),
-        Activation("he3", lambda x: x**3 - 3 * x, Polynomial([0, -3, 0, 1])),
-        Activation("he4", lambda x: x**4 - 6 * x**2 + 3, Polynomial([3, 0, -6, 0, 1])),
-        Activation("erf", lambda x: jax.scipy.special.erf(x / np.sqrt(2.0)), Erf()),
+        Activation("he2", _he2, Polynomial([-1, 0, 1])),
+        Activation("he3", _he3, Polynomial([0, -3, 0, 1])),
+        Activation("he4", _he4, Polynomial([3, 0, -6, 0, 1])),
+        Activation("erf", _erf, Erf()),
         Activation("relu", jax.nn.relu, Relu(), smooth=False),
         Activation("leaky_relu", jax.nn.leaky_relu, PiecewiseLinear(1.0, 0.01), smooth=False),
         Activation("abs", jnp.abs, PiecewiseLinear(1.0, -1.0), smooth=False),
