@@ -63,6 +63,7 @@ def solve(
     settings.check_uses(limit.name, limit.refuses)
     times = limit.times(alpha, settings)
     begin = limit.prepare(start, settings)
+    _check_averages(limit, begin, times)
     found = limit.integrate(begin, times, settings)
     # What is recorded is put into words while the solver computes.
     return limit.result(
@@ -79,6 +80,30 @@ def solve(
             **found.made_by,
         ),
     )
+
+
+_UNKNOWN = 0.25  # the error of an average, over its size, beyond which what is solved is another equation
+_MOVED = 0.01  # how far such an error must carry the State to matter
+
+
+def _check_averages(limit: Any, start: Any, times: Any) -> None:
+    """Refuse a limit whose averages are not known where it starts: it would be wrong, and may be too stiff to end."""
+    if not is_concrete((limit, start, times)):
+        return
+    state = first_of(start) if start.M.ndim == 3 else start
+    for name, (words, asked, accuracy) in limit.averages.items():
+        if asked is None or accuracy is None:  # a closed form, or the user's own rule
+            continue
+        with jax.core.eval_context():
+            error, size = (float(each) for each in accuracy(state))
+        if error > _UNKNOWN * size and error * float(times[-1]) > _MOVED:
+            raise InvalidInput(
+                f"The averages of the {name} are not known where this starts: by {words}, their error is about "
+                f"{error / max(size, 1e-300):.0%} of their size ({size:.2g}). The slopes that {limit.algorithm!r} uses "
+                "are too large far out, where hardly any point lies. Take a smaller step to where the gradient is "
+                "taken, where there is one, or bounded slopes (an activation such as erf, dimfree.ClippedSlopes); "
+                "where all is a polynomial, rule=dimfree.GaussHermite(24) is exact. dimfree.simulate needs no averages."
+            )
 
 
 def _averages(limit: Limit, start: Any, states: Any) -> dict[str, str]:
