@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import optimistix
 
+from ..linear_maps import linear_map
 from ..trajectory import Outcome
 from .frozen import FrozenAverages
 from .settings import DIVERGED_ABOVE
@@ -22,6 +23,67 @@ def solve_adaptively(
     Of a limit this uses besides `coordinates_of` (those among the values that are coordinates of the State) and
     `observed` (the fields of a Trajectory that the values make).
     """
+    if stop is not None:  # what it closes over is differentiated too
+        state = jax.eval_shape(lambda: limit.observed(limit.initial(start), start)["state"])
+        stop = eqx.filter_closure_convert(stop, state)
+    return _solved(limit, start, alphas, tolerances, stop, max_steps=max_steps, frozen=frozen)
+
+
+_ONCE = (
+    "The solution of a limit is differentiated more than once, and not forwards each time. Take jax.jacfwd each time: "
+    "jax.jacfwd(jax.jacfwd(f)) in the place of jax.hessian(f) or jax.grad(jax.grad(f))."
+)
+
+
+@eqx.filter_custom_jvp
+def _solved(limit, start, alphas, tolerances, stop, *, max_steps: int, frozen: bool) -> dict[str, Any]:
+    backwards = diffrax.RecursiveCheckpointAdjoint()
+    return _integrated(limit, start, alphas, tolerances, stop, max_steps, frozen, backwards)
+
+
+@_solved.def_jvp
+def _solved_jvp(primals, tangents, *, max_steps: int, frozen: bool):
+    """Forwards through a loop that can be differentiated so, and backwards through one that keeps checkpoints."""
+    found = _solved(*primals, max_steps=max_steps, frozen=frozen)
+    arrays, rest = eqx.partition(primals, eqx.is_array)
+    fixed, structure = jax.tree.flatten(arrays, is_leaf=_is_none)
+    directions = jax.tree.leaves(tangents, is_leaf=_is_none)
+    known = [place for place, each in enumerate(fixed) if each is not None]
+    moved = [place for place, each in enumerate(directions) if each is not None]
+    out, out_structure = jax.tree.flatten(eqx.filter(found, eqx.is_inexact_array))
+
+    def values(given, adjoint):
+        """What can be differentiated of the solution, as a function of those arrays that are."""
+
+        def of_moved(*chosen):
+            every = [None] * len(fixed)
+            for place, value in zip((*known, *moved), (*given, *chosen), strict=True):
+                every[place] = value
+            all_primals = eqx.combine(jax.tree.unflatten(structure, every), rest)
+            solved = _integrated(*all_primals, max_steps, frozen, adjoint)
+            return jax.tree.leaves(eqx.filter(solved, eqx.is_inexact_array))
+
+        return of_moved, [given[known.index(place)] for place in moved]
+
+    def forward(*numbers):
+        function, at = values(numbers[: len(known)], diffrax.ForwardMode())
+        return jax.jvp(function, tuple(at), tuple(numbers[len(known) :]))[1]
+
+    def backward(*numbers):
+        function, at = values(numbers[: len(known)], diffrax.RecursiveCheckpointAdjoint())
+        return list(jax.vjp(function, *at)[1](list(numbers[len(known) :])))
+
+    changes = linear_map(
+        forward, backward, [fixed[place] for place in known], [directions[place] for place in moved], out, _ONCE
+    )
+    return found, jax.tree.unflatten(out_structure, changes)
+
+
+def _is_none(leaf: Any) -> bool:
+    return leaf is None
+
+
+def _integrated(limit, start, alphas, tolerances, stop, max_steps: int, frozen: bool, adjoint) -> dict[str, Any]:
     initial, jumps = limit.initial(start), limit.problem.jumps
     # A shorter step would be lost in the clock at the end. At the beginning a spectrum over many scales may need it.
     shortest = 1e-16 * alphas[-1]
@@ -49,6 +111,7 @@ def solve_adaptively(
         ),
         event=diffrax.Event(conditions, root_finder),
         max_steps=max_steps,
+        adjoint=adjoint,
         throw=False,
     )
     (saved_at, end_at), (saved, end) = cast(Any, solution.ts), cast(Any, solution.ys)
@@ -70,7 +133,7 @@ def solve_adaptively(
     )
     stopped_at = jnp.where(outcome == Outcome.COMPLETED, jnp.nan, end_at[-1])
     if stop is not None:
-        at_start = stop(start) >= 0
+        at_start = stop(limit.observed(initial, start)["state"]) >= 0
         outcome = jnp.where(at_start, Outcome.STOPPED, outcome)
         stopped_at = jnp.where(at_start, 0.0, stopped_at)
         end = jax.tree.map(lambda y, y0: jnp.where(at_start, y0, y), end, jax.tree.map(lambda a: a[None], initial))

@@ -14,6 +14,7 @@ from ..algorithms.coordinate_wise import check_coordinates
 from ..algorithms.online import OnlineAlgorithm, check_online
 from ..errors import InvalidInput, check_key, check_memory, in_bytes, is_concrete, positive_integer
 from ..last_axis import map_last_axis
+from ..linear_maps import only_forwards
 from ..problems import Problem
 from ..problems.base import check_problem
 from ..state import State, check_state
@@ -93,6 +94,8 @@ def simulate_online(
     states, keys = spread((states, keys), devices)
     results = _run_all(job, in_parts(states, parts), in_parts(keys, parts), devices, lanes, cost, progress)
     states, outcome, ended = results.saved, results.outcome, results.ended
+    if not is_concrete((states, ended)):
+        states, ended = only_forwards((states, ended), words=_NOT_BACKWARDS)
     if twice:
         states = jax.tree.map(lambda leaf: leaf[:, place], states)
     return Trajectory(
@@ -109,6 +112,12 @@ def simulate_online(
             key=key,
         ),
     )
+
+
+_NOT_BACKWARDS = (
+    "Simulated runs cannot be differentiated backwards, as jax.grad does: their steps are not kept. Take jax.jvp or "
+    "jax.jacfwd, or the gradient of a limit (dimfree.solve) or of the mean (dimfree.exact_mean)."
+)
 
 
 def jumping_between_steps(problem: Problem, batch_size: int, d: int | Float[Array, ""]) -> tuple[Problem, Problem]:
