@@ -162,7 +162,7 @@ def test_the_average_is_read_where_it_is():
 def test_what_asks_for_plain_sgd_says_so():
     with pytest.raises(dimfree.InvalidInput, match="has vectors of its own"):
         dimfree.fixed_points(dimfree.ode(ERF, MOMENTUM), key=jax.random.key(0))
-    with pytest.raises(dimfree.InvalidInput, match="There are no 'velocity' in this State"):
+    with pytest.raises(dimfree.InvalidInput, match="there are no such vectors in this State"):
         cases.generic_state(ERF).overlap("velocity", "students")
     with pytest.raises(dimfree.InvalidInput, match="less than 1"):
         dimfree.HeavyBall(0.1, 1.0)

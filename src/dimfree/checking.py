@@ -200,7 +200,7 @@ def check(
 
     **Returns:** a [`CheckResult`]; it prints in words, and `plot.distances` draws it.
     """
-    check_not_traced("check", problem, algorithm, limit, start, alpha)
+    check_not_traced("check", problem=problem, algorithm=algorithm, limit=limit, start=start, alpha=alpha)
     runs = positive_integer(runs, "runs", minimum=_FEWEST_RUNS)
     on_vectors = isinstance(algorithm, OnlineAlgorithm) and algorithm.by_coordinate is not None
     if dimensions is None:

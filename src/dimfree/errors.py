@@ -1,7 +1,7 @@
 """Checks at the edge of the library: what was given, what is wrong, what to do."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -60,10 +60,14 @@ def flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
-def check_not_traced(what: str, *values: Any) -> None:
-    """Refuse values that are being traced, for what is computed step by step in Python."""
-    if not is_concrete(values):
-        raise InvalidInput(f"{what} needs numbers, and some are traced: call it outside of jit, vmap and grad.")
+def check_not_traced(what: str, **values: Any) -> None:
+    """Refuse arguments that are being traced, by their names, for what is computed step by step in Python."""
+    traced = [name for name, value in values.items() if not is_concrete(value)]
+    if traced:
+        raise InvalidInput(
+            f"{what} needs numbers, and {' and '.join(traced)} {'is' if len(traced) == 1 else 'are'} traced: call it "
+            "outside of jit, vmap and grad."
+        )
 
 
 def neurons(value: Any, name: str) -> int:
@@ -71,21 +75,39 @@ def neurons(value: Any, name: str) -> int:
     return positive_integer(value, name, maximum=_MOST_NEURONS)
 
 
+def choice(value: Any, name: str, among: Iterable[str]) -> str:
+    """`value` if it is one of these words, or an error that lists them."""
+    if not (isinstance(value, str) and value in among):
+        raise InvalidInput(f"{name} = {shown(value)} was given; choose {' or '.join(map(repr, among))}.")
+    return value
+
+
 def check_key(key: Any) -> None:
     """An error in words if what was given as a random key is a seed, or nothing of the kind."""
-    words = f"key = {shown(key)} was given; give a random key, such as jax.random.key(0)."
-    require(isinstance(key, jax.Array) and (jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key) or key.ndim), words)
+    new = isinstance(key, jax.Array) and jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key)
+    if new and key.ndim:
+        raise InvalidInput(f"key has shape {key.shape}; give one random key, such as jax.random.key(0).")
+    old = isinstance(key, jax.Array) and key.dtype == np.uint32 and key.ndim == 1 and key.size
+    require(new or old, f"key = {shown(key)} was given; give a random key, such as jax.random.key(0).")
 
 
 def check_finite(array: Any, name: str) -> None:
     """Check that an array, where there is one, has finite entries; traced values pass."""
     if array is not None and is_concrete(array):
-        require(np.isfinite(np.asarray(array)), f"{name} = {shown(array)} was given; it must be finite numbers.")
+        require(
+            np.isfinite(np.asarray(real_array(array, name))),
+            f"{name} = {shown(array)} was given; it must be finite numbers.",
+        )
 
 
 def nonnegative_number(value: Any, name: str, *, meaning: str = "") -> None:
     """Check that this is one number, finite and not negative; of traced values the shape only."""
     _check_number(value, name, lambda number: number >= 0, f"finite, zero or positive{meaning}", meaning)
+
+
+def finite_number(value: Any, name: str, *, meaning: str = "") -> None:
+    """Check that this is one finite number; of traced values the shape only."""
+    _check_number(value, name, lambda number: True, f"finite{meaning}", meaning)
 
 
 def positive_number(value: Any, name: str, *, meaning: str = "") -> None:

@@ -233,8 +233,9 @@ class _Parts:
         if isinstance(value, float | np.floating) or _is_array_of_numbers(value):
             return self.number(value)
         if isinstance(value, np.ndarray | jax.Array) and is_concrete(value):
-            array = np.asarray(value)
-            return ("array", str(array.dtype), array.shape, array.tobytes()), lambda numbers: value
+            is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+            array = np.asarray(jax.random.key_data(value) if is_key else value)
+            return ("array", str(value.dtype), array.shape, array.tobytes()), lambda numbers: value
         if type(value) in _LITERALS:
             return (type(value), value), lambda numbers: value
         if isinstance(value, types.FunctionType) and not is_in_library(value):

@@ -15,7 +15,7 @@ from .integration import DIVERGED_ABOVE, Settings
 from .limits import Limit
 from .limits.limit import Solution
 from .state import State, WideState
-from .trajectory import first_of, provenance
+from .trajectory import check_event, first_of, provenance
 
 
 def solve(
@@ -63,6 +63,7 @@ def solve(
     settings.check_uses(limit.name, limit.refuses)
     times = limit.times(alpha, settings)
     begin = limit.prepare(start, settings)
+    check_event(stop, first_of(begin) if runs is not None and stop is not None else begin)
     _check_averages(limit, begin, times)
     found = limit.integrate(begin, times, settings)
     # What is recorded is put into words while the solver computes.

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -113,16 +113,21 @@ class State(eqx.Module):
 
     def overlap(self, one: str, other: str) -> Float[Array, "*batch _ _"]:
         """The overlaps of two families of vectors, such as `"momentum"` and `"students"`."""
-        known = set(self.families)
-        for name in (one, other):
-            if name not in known:
-                raise InvalidInput(f"There are no {shown(name)} in this State; it has {', '.join(self.families)}.")
+        self._check_family(one, "one")
+        self._check_family(other, "other")
         blocks = self.blocks_of(one, other)
         return jnp.squeeze(blocks, axis=-3) if blocks.shape[-3] == 1 else jnp.sum(blocks, axis=-3)
 
+    def _check_family(self, name: Any, argument: str) -> None:
+        if not (isinstance(name, str) and name in self.families):
+            raise InvalidInput(
+                f"{argument} = {shown(name)} was given; there are no such vectors in this State. It has "
+                f"{', '.join(self.families)}."
+            )
+
     def at(self, family: str) -> "State":
         """The State of a network whose weights are another family of vectors, such as `"average"`."""
-        self.overlap(family, family)  # an error where there is no such family
+        self._check_family(family, "family")
         overlaps = {
             (STUDENTS, STUDENTS): self.blocks_of(family, family),
             (STUDENTS, TEACHERS): self.blocks_of(family, TEACHERS),
@@ -239,7 +244,10 @@ class WideState(eqx.Module):
             raise InvalidInput(f"P has shape {P.shape}; with M of shape {M.shape} it must be {(*batch, k, k)}.")
         self.M, self.q_perp, self.P = M, q_perp, P
         self.readout = None if readout is None else jnp.asarray(real_array(readout, "readout"))
-        self.cosine_variance = jnp.broadcast_to(jnp.asarray(real_array(cosine_variance, "cosine_variance")), batch)
+        variance = jnp.asarray(real_array(cosine_variance, "cosine_variance"))
+        if variance.shape not in ((), batch):
+            raise InvalidInput(f"cosine_variance has shape {variance.shape}; give one number.")
+        self.cosine_variance = jnp.broadcast_to(variance, batch)
         self.density = flag(density, "density")
 
     @staticmethod

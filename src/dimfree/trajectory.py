@@ -167,7 +167,7 @@ class Trajectory(eqx.Module):
         """
         import xarray
 
-        check_not_traced("to_xarray", self)
+        check_not_traced("to_xarray", trajectory=self)
         if self.alpha.ndim > 1:
             raise InvalidInput(
                 "This trajectory was made under vmap; take one cell of it (jax.tree.map) and convert that."
@@ -315,7 +315,7 @@ def save_alphas(
         f"{runs:,} {'runs' if runs > 1 else 'run'} at {times:,} times, {state_bytes:,} bytes each,",
         f"Take fewer runs, or fewer times ({clock}).",
     )
-    if isinstance(alpha, jax.Array) and is_concrete(alpha):
+    if isinstance(alpha, jax.Array) and is_concrete(alpha) and not jnp.issubdtype(alpha.dtype, jax.dtypes.prng_key):
         alpha = np.asarray(alpha)  # so that inside jit it stays numbers that can be looked at
     alphas = real_array(alpha, clock, f"an end, or increasing times, in real numbers of {_UNITS[clock]}")
     concrete = isinstance(alphas, np.ndarray)
@@ -334,7 +334,7 @@ def save_alphas(
             f"{clock} = {shown(alpha)} was given; it must be finite, increasing times, the first at least 0."
         )
     if not concrete:
-        ordered = jnp.isfinite(alphas).all() & (alphas[0] >= 0) & (jnp.diff(alphas) > 0).all()
+        ordered = jnp.isfinite(alphas).all() & (alphas[0] >= 0) & (jnp.diff(alphas) >= 0).all()
         words = f"{clock} was given as traced times that are not finite and increasing, the first at least 0."
         alphas = eqx.error_if(alphas, ~ordered, words)
     return alphas
@@ -349,13 +349,37 @@ def steps_at(alphas: Float[np.ndarray, " times"], each: float, words: str) -> In
     """
     steps = np.round(alphas / each)
     if steps[-1] < 1:
-        raise InvalidInput(f"The end, {float(alphas[-1]):g}, is less than one step, {words} = {each:g}.")
+        raise InvalidInput(f"The end, alpha = {float(alphas[-1]):g}, is less than one step, {words} = {each:g}.")
     if not steps[-1] <= 2**53:
         raise InvalidInput(
-            f"The end, {float(alphas[-1]):g}, is {steps[-1]:.3g} steps of {words} = {each:g}: centuries of computing. "
-            "Take an earlier end."
+            f"The end, alpha = {float(alphas[-1]):g}, is {steps[-1]:.3g} steps of {words} = {each:g}: centuries of "
+            "computing. Take an earlier end."
         )
     return steps.astype(int)
+
+
+def check_event(stop: Any, state: Any) -> None:
+    """An error in words if this is neither a function of such a State to a number, nor left out."""
+    if stop is None:
+        return
+    if not callable(stop):
+        raise InvalidInput(
+            f"stop = {shown(stop)} was given; give a function of the State that reaches zero from below, such as "
+            'problem.reaches("risk", 0.1).'
+        )
+    try:
+        found = jax.eval_shape(stop, state)
+    except InvalidInput:
+        raise
+    except Exception as error:
+        raise InvalidInput(
+            f"stop could not be evaluated by JAX at a State: {type(error).__name__}: {error}\n"
+            "Write it with jax.numpy, such as lambda state: state.M[0, 0] - 0.5."
+        ) from error
+    if getattr(found, "shape", None) != () or not (jnp.issubdtype(found.dtype, jnp.floating)):
+        raise InvalidInput(
+            f"stop returned {shown(found)} at a State; it must return one real number, such as state.M[0, 0] - 0.5."
+        )
 
 
 def bytes_of_state(problem: Problem, *, wide: bool = False) -> int:

@@ -114,7 +114,7 @@ def test_what_computes_in_python_says_so_under_transformations(transform, name):
         transform(lambda rate: TRACED[name](dimfree.OnlineSGD(rate)))(jnp.ones(2) if transform is jax.vmap else 0.1)
 
 
-@pytest.mark.parametrize("times", [[0.0, 0.2, 0.1], [-1.0, 1.0], [0.0, np.nan], [0.1, 0.1]])
+@pytest.mark.parametrize("times", [[0.0, 0.2, 0.1], [-1.0, 1.0], [0.0, np.nan]])
 def test_traced_times_that_do_not_increase(times):
     solved = jax.jit(lambda times: dimfree.solve(dimfree.ode(PROBLEM, SGD), START, times).risk)
     with pytest.raises(Exception, match="alpha was given as traced times that are not finite and increasing"):

@@ -10,7 +10,15 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, check_finite, is_concrete, nonnegative_number, real_array, require, shown
+from ..errors import (
+    InvalidInput,
+    finite_number,
+    is_concrete,
+    nonnegative_number,
+    real_array,
+    require,
+    shown,
+)
 from ..functions import Function, as_function
 from ..printing import as_call
 
@@ -102,7 +110,7 @@ def as_rate(
             )
         return FunctionSchedule(as_function(rate, np.zeros(())))
     if signed:
-        check_finite(rate, name)
+        finite_number(rate, name)
     else:
         nonnegative_number(rate, name)
     return jnp.asarray(real_array(rate, name), float)

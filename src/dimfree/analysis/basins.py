@@ -115,7 +115,7 @@ def basins(
     Ben Arous et al. 2022, sections 4 and 5, where the probability is that of infinite snr taken after d, with overlaps
     of order $d^{-1/2}$ at the start: from M = 0 exactly, the ODE learns nothing.
     """
-    check_not_traced("basins", limit, alpha, key, starts)
+    check_not_traced("basins", limit=limit, alpha=alpha, key=key, starts=starts)
     check_mean_limit(limit)
     check_moves(limit.algorithm)
     d, runs = positive_integer(d, "d"), positive_integer(runs, "runs", minimum=0)

@@ -50,7 +50,7 @@ def critical_points(
         1.3333 saddle of index 1
         1.5000 maximum
     """
-    check_not_traced("critical_points", problem, key)
+    check_not_traced("critical_points", problem=problem, key=key)
     d, starts, sphere = positive_integer(d, "d"), positive_integer(starts, "starts"), flag(sphere, "sphere")
     check_problem(problem)
     if not (problem.smooth or is_relu(problem)):

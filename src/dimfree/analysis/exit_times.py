@@ -217,12 +217,15 @@ def exit_time(
         >>> round(times.closed_form.noise_dressing, 3)
         2.0
     """
-    check_not_traced("exit_time", problem, algorithm, d, threshold, key)
+    check_not_traced("exit_time", problem=problem, algorithm=algorithm, d=d, threshold=threshold, key=key)
     check_key(key)
     progress = flag(progress, "progress")
     d = positive_integer(d, "d", minimum=2)
     runs = positive_integer(runs, "runs")
-    asked = tuple(methods) if isinstance(methods, Iterable) else ()
+    try:
+        asked = tuple(methods)
+    except TypeError:  # random keys are iterable too, but for one of them
+        asked = ()
     if not asked or not all(isinstance(each, str) and each in METHODS for each in asked):
         raise InvalidInput(f"methods = {shown(methods)} was given; choose among {', '.join(METHODS)}.")
     check_threshold(threshold)

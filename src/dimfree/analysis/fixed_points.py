@@ -165,7 +165,7 @@ def fixed_points(limit: MeanLimit, *, key: PRNGKeyArray, starts: int | State = 2
         4.000 1 unstable
         5.000 1 unstable
     """
-    check_not_traced("fixed_points", limit, key, starts)
+    check_not_traced("fixed_points", limit=limit, key=key, starts=starts)
     check_mean_limit(limit)
     algorithm = limit.algorithm
     if algorithm.changes:

@@ -171,9 +171,9 @@ def information_exponent(
     else:
         directions = positive_integer(directions, "directions")
         order = _affordable(order, directions)
-        found = expand(target, order, directions)
+        found = expand(target, order, directions, "target")
         tensors, zero, student = _tensors(found.coefficients), _zero(found), None
-        name = as_activation(target).name if directions == 1 else getattr(target, "__name__", "a function")
+        name = as_activation(target, "target").name if directions == 1 else getattr(target, "__name__", "a function")
         coefficients = found.coefficients if directions == 1 else _norms(tensors)
     leaps = _leaps(tensors, zero)
     return InformationExponent(

@@ -128,7 +128,7 @@ def best_learning_rate(
 
     **Returns:** a [`BestLearningRate`].
     """
-    check_not_traced("best_learning_rate", problem, algorithm, d, threshold, key)
+    check_not_traced("best_learning_rate", problem=problem, algorithm=algorithm, d=d, threshold=threshold, key=key)
     first_guess(algorithm)
     d = positive_integer(d, "d", minimum=2)
     check_threshold(threshold)

@@ -86,7 +86,9 @@ def overparameterisation_gain(
     Arnaboldi et al. 2023, Appendix C.4, has the second: for wide students $(12 + \Delta)/(2 + \Delta)$. SGD does not
     learn at that rate; with a stable end the gain is at most $40/(12 + \Delta)$ for $\Delta < 8$.
     """
-    check_not_traced("overparameterisation_gain", problem, algorithm, d, threshold, key)
+    check_not_traced(
+        "overparameterisation_gain", problem=problem, algorithm=algorithm, d=d, threshold=threshold, key=key
+    )
     if not isinstance(problem, TwoLayer) or bool((problem.readout != problem.readout[0]).any()):
         raise InvalidInput(f"problem = {shown(problem)} was given; take a TwoLayer whose readouts are equal.")
     check_problem(problem)

@@ -37,7 +37,7 @@ def particle_error(
 
     **Returns:** the standard error at each saved time.
     """
-    check_not_traced("particle_error", limit, start, alpha, key)
+    check_not_traced("particle_error", limit=limit, start=start, alpha=alpha, key=key)
     if not isinstance(limit, MeanFieldLimit):
         raise InvalidInput(f"limit = {shown(limit)} was given; pass dimfree.mean_field(problem, algorithm, ...).")
     number = positive_integer(resamples, "resamples", minimum=2)

@@ -312,7 +312,7 @@ def best_protocol(
 
     Saad & Rattray 1997, for the learning rate of committees; Bordelon & Mori 2026, for power laws.
     """
-    check_not_traced("best_protocol", problem, algorithm, alpha, start, key)
+    check_not_traced("best_protocol", problem=problem, algorithm=algorithm, alpha=alpha, start=start, key=key)
     searches = positive_integer(searches, "searches")
     plan = planned(problem, algorithm, alpha, over, objective, start, d, until, constraints, key)
     search = Search(plan)

@@ -185,7 +185,7 @@ def regimes(
     Loureiro 2023, "The different regimes"; Veiga et al., NeurIPS 2022, Theorem 1 (ODE); Arnaboldi, Stephan, Krzakala &
     Loureiro, COLT 2023 (dimension-free); Mei, Montanari & Nguyen, PNAS 115 (2018), Theorem 3 (mean field).
     """
-    check_not_traced("regimes", problem, algorithm, d, alpha, key)
+    check_not_traced("regimes", problem=problem, algorithm=algorithm, d=d, alpha=alpha, key=key)
     measure = None if measure is None else flag(measure, "measure")
     _check(problem, algorithm)
     d, runs = positive_integer(d, "d", minimum=problem.teacher_width + 1), positive_integer(runs, "runs", minimum=2)

@@ -118,7 +118,7 @@ def sample_complexity(
         >>> abs(law.power - 1) < 0.05
         True
     """
-    check_not_traced("sample_complexity", problem, algorithm, level, key)
+    check_not_traced("sample_complexity", problem=problem, algorithm=algorithm, level=level, key=key)
     progress = flag(progress, "progress")
     check_problem(problem)
     cells = [positive_integer(d, "dimensions", minimum=2) for d in dimensions]

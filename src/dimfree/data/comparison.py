@@ -411,7 +411,9 @@ def from_data(
         >>> found.verdict, round(found.effective_dimension)
         ('agrees', 35)
     """
-    check_not_traced("from_data", X, target, problem, algorithm, alpha, key, start)
+    check_not_traced(
+        "from_data", X=X, target=target, problem=problem, algorithm=algorithm, alpha=alpha, key=key, start=start
+    )
     progress = flag(progress, "progress")
     check_problem(problem, "spectrum")
     if not isinstance(problem, FieldProblem) or not problem.inputs.is_standard:

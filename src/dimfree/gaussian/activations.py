@@ -97,31 +97,33 @@ def named_activations() -> dict[str, Activation]:
     return {activation.name: activation for activation in activations}
 
 
-def as_activation(activation: Any) -> Activation:
+def as_activation(activation: Any, argument: str = "activation") -> Activation:
     """The activation of a name, or of any JAX function of one number.
 
     **Arguments:**
 
     - `activation`: one of the names in `named_activations()`, in any case, an `Activation`, or a function that maps a
         scalar to a scalar and that JAX can differentiate. Its kinks are found numerically, on [-8, 8].
+    - `argument`: what the user calls it, for errors.
     """
     if isinstance(activation, Activation):
         return activation
+    given = "" if argument == "activation" else f", which was given as {argument}"
     if isinstance(activation, str):
         named = named_activations()
         if activation.lower() not in named:
             raise InvalidInput(
-                f"There is no activation called {shown(activation)}. The names are {', '.join(sorted(named))}; "
+                f"There is no activation called {shown(activation)}{given}. The names are {', '.join(sorted(named))}; "
                 "any JAX function of one number also works, for example jax.numpy.tanh."
             )
         return named[activation.lower()]
     if not callable(activation):
         raise InvalidInput(
-            f"The activation {shown(activation)} is neither a name nor a function. Give a name such as 'erf' or a JAX "
+            f"The {argument} {shown(activation)} is neither a name nor a function. Give a name such as 'erf' or a JAX "
             "function of one number, for example jax.numpy.tanh."
         )
     function = as_function(activation, jnp.zeros(()))
-    smooth = probe(function, None, name=f"The activation {function.__name__!r}", arguments="a number")
+    smooth = probe(function, None, name=f"The {argument} {function.__name__!r}", arguments="a number")
     integrals = None if smooth else piecewise_linear(function)
     features = Features(function, None) if function.numbers and smooth else None
     return Activation(function.__name__, function, integrals, smooth, features)

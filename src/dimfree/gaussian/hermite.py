@@ -11,7 +11,7 @@ import scipy.integrate
 from jaxtyping import Array, Float
 
 from ..batches import map_in_batches
-from ..errors import InvalidInput, positive_integer
+from ..errors import InvalidInput, positive_integer, shown
 from .activations import as_activation
 from .probing import probe
 from .rules import GaussHermite
@@ -62,16 +62,18 @@ def hermite_coefficients(function: str | Callable, order: int = 8, *, variables:
         [0.3989, 0.5, 0.2821]
     """
     order = positive_integer(order, "order", minimum=0)
-    return expand(function, order, positive_integer(variables, "variables")).coefficients
+    return expand(function, order, positive_integer(variables, "variables"), "function").coefficients
 
 
-def expand(function: str | Callable, order: int, variables: int) -> HermiteExpansion:
-    """The Hermite coefficients of a function, with an estimate of their error."""
+def expand(function: str | Callable, order: int, variables: int, argument: str = "target") -> HermiteExpansion:
+    """The Hermite coefficients of a function, which the user gave as `argument`, with an estimate of their error."""
     if variables == 1:
         order = positive_integer(order, "order", minimum=0, maximum=_HIGHEST)
-        return _of_one(as_activation(function).function, order)
+        return _of_one(as_activation(function, argument).function, order)
     if not callable(function):
-        raise InvalidInput(f"{function!r} was given for {variables} variables; give a JAX function of an array.")
+        raise InvalidInput(
+            f"{argument} = {shown(function)} was given for {variables} variables; give a JAX function of an array."
+        )
     name = getattr(function, "__name__", "function")
     smooth = probe(function, variables, name=name, arguments=f"an array of shape ({variables},)")
     most = max(_SMOOTH_NODES if smooth else _CELL_NODES)

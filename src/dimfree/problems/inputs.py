@@ -14,7 +14,17 @@ from jaxtyping import Array, Float, Int, PyTree
 from numpy.typing import ArrayLike
 
 from ..components import components_of
-from ..errors import InvalidInput, is_concrete, positive_integer, positive_number, real_array, require, shown
+from ..errors import (
+    InvalidInput,
+    check_memory,
+    check_not_traced,
+    is_concrete,
+    positive_integer,
+    positive_number,
+    real_array,
+    require,
+    shown,
+)
 from ..printing import as_call
 from ..state import STUDENTS, TEACHERS, State
 
@@ -220,6 +230,8 @@ class Spectrum(Inputs):
     def __init__(self, eigenvalues: ArrayLike | Array, fractions: ArrayLike | Array | None = None):
         self.eigenvalues = jnp.atleast_1d(jnp.asarray(real_array(eigenvalues, "eigenvalues")))
         blocks = self.eigenvalues.shape[0]
+        if not blocks:
+            raise InvalidInput(f"eigenvalues = {shown(eigenvalues)} was given; give at least one.")
         given = np.full(blocks, 1 / blocks) if fractions is None else fractions
         self.fractions = jnp.atleast_1d(jnp.asarray(real_array(given, "fractions")))
         if self.eigenvalues.ndim != 1 or self.fractions.shape != self.eigenvalues.shape:
@@ -253,8 +265,10 @@ class Spectrum(Inputs):
 
         **Returns:** a [`Spectrum`], the largest eigenvalues first.
         """
+        check_not_traced("Spectrum.power_law", exponent=exponent)
         positive_number(exponent, "exponent")
         number = positive_integer(dimensions, "dimensions")
+        check_memory(8 * 3 * number, f"{number:,} eigenvalues", "Take fewer dimensions.")
         return cls(np.arange(1.0, number + 1) ** -float(exponent)).merged(blocks)
 
     @classmethod
@@ -268,6 +282,7 @@ class Spectrum(Inputs):
 
         **Returns:** a [`Spectrum`], the zeros first where there are any, then the smallest eigenvalues.
         """
+        check_not_traced("Spectrum.marchenko_pastur", ratio=ratio)
         positive_number(ratio, "ratio")
         ratio, number = float(ratio), positive_integer(blocks, "blocks")
         angles = np.linspace(0.0, np.pi, 200_001)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..errors import InvalidInput, nonnegative_number, positive_integer, positive_number, require
+from ..errors import InvalidInput, check_not_traced, nonnegative_number, positive_integer, positive_number, require
 from ..gaussian.rules import Averaging
 from ..printing import as_call
 from ..state import STUDENTS, TEACHERS, State
@@ -230,6 +230,7 @@ class PowerLawTeachers(eqx.Module):
     noise: float
 
     def __init__(self, exponent: float, teachers: int, d: int, activation: Any = "square", noise: float = 0.0):
+        check_not_traced("PowerLawTeachers", exponent=exponent, noise=noise)
         positive_number(exponent, "exponent")
         self.exponent = float(exponent)
         require(self.exponent > 0.5, f"exponent = {self.exponent:g} was given; the target is infinite up to 1/2.")

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, check_finite, is_concrete, neurons, real_array, require
+from ..errors import InvalidInput, check_finite, is_concrete, neurons, real_array, require, shown
 from ..functions import Function, as_function
 from ..gaussian.activations import Activation, as_activation
 from ..gaussian.events import MOST_IN_EVENT, Event, probability
@@ -104,7 +104,7 @@ class Mixture(FieldProblem):
         scale_of(normalisation, 1)
         self.normalisation = normalisation
         means = jnp.asarray(real_array(means, "means"))
-        if means.ndim != 2:
+        if means.ndim != 2 or not means.size:
             raise InvalidInput(
                 f"means has shape {means.shape}; give one row of k coordinates for each cluster, (c, k)."
             )
@@ -366,9 +366,9 @@ def _is_very_smooth(loss: Function) -> bool:
 def _as_loss(loss) -> Callable:
     if callable(loss):
         return loss
-    if loss not in _LOSSES:
+    if not (isinstance(loss, str) and loss in _LOSSES):
         raise InvalidInput(
-            f"loss = {loss!r} was given; choose one of {', '.join(map(repr, _LOSSES))}, or give a JAX function of "
+            f"loss = {shown(loss)} was given; choose one of {', '.join(map(repr, _LOSSES))}, or give a JAX function of "
             "output and label."
         )
     return _LOSSES[loss]
@@ -381,7 +381,7 @@ def _as_labels(labels, number: int, loss) -> Float[Array, "c *outputs"]:
         raise InvalidInput(
             f"labels has shape {labels.shape}; give one label, or one row, for each of {number} clusters."
         )
-    if loss == "cross-entropy" and labels.ndim == 1 and is_concrete(labels):
+    if isinstance(loss, str) and loss == "cross-entropy" and labels.ndim == 1 and is_concrete(labels):
         values = np.asarray(labels)
         require(
             (values >= 0) & (values == np.round(values)),

@@ -56,10 +56,11 @@ def SingleIndex(
 
     **Returns:** a [`TwoLayer`] if the activation is the link, otherwise a [`MultiIndex`].
     """
-    if activation is None or activation == link:
+    target = as_activation(link, "link")
+    if activation is None or (isinstance(activation, str | Callable) and activation == link):
         return TwoLayer(width, 1, link, noise=noise, readout=readout, normalisation=normalisation)
     return MultiIndex(
-        _OfTheOnlyField(as_activation(link)),
+        _OfTheOnlyField(target),
         width=width,
         teacher_width=1,
         activation=activation,

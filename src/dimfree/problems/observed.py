@@ -102,8 +102,8 @@ def as_observable(problem: Problem, what: Any) -> Observable:
         return Observable(name=what)
     if not callable(what):
         raise InvalidInput(
-            f"{shown(what)} was given to observe; give {' or '.join(map(repr, _NAMES))}, a function of a State, or a "
-            "function (student, teacher, noise, readout[, label]) of one sample."
+            f"what = {shown(what)} was given to observe; give {' or '.join(map(repr, _NAMES))}, a function of a State, "
+            "or a function (student, teacher, noise, readout[, label]) of one sample."
         )
     if _takes(what, 1):
         p, k = problem.width, problem.teacher_width
@@ -155,7 +155,7 @@ class Observed(FieldProblem):
         words += f" and a label of shape {labels[0].shape}" if labels else ""
         of_fields = _OfFields(self.function, rows, p, readout, *labels)
         fields = self.inputs_per_sample * (p + k)
-        check_values(of_fields, fields + 1, name="The function to observe", arguments=words)
+        check_values(of_fields, fields + 1, name="The function to observe (what)", arguments=words)
         program = jax.make_jaxpr(lambda *arguments: self.function(*arguments))(*given).jaxpr
         # A jump that trying does not meet may be where it matters: only operations tell that there is none.
         self.smooth = is_analytic(program, [place < 3 for place in range(len(program.invars))])

@@ -297,7 +297,7 @@ def _as_loss(loss: Any, labels: Any) -> tuple[Callable, str]:
         )
     function, usual = (loss, "outputs") if callable(loss) else _LOSSES[loss]
     labels = usual if labels is None else labels
-    if labels not in ("outputs", "soft", "hard"):
+    if not (isinstance(labels, str) and labels in ("outputs", "soft", "hard")):
         raise InvalidInput(f"labels = {shown(labels)} was given; choose 'outputs', 'soft' or 'hard'.")
     if loss == "cross-entropy" and labels == "outputs":
         raise InvalidInput(

@@ -12,7 +12,17 @@ from jaxtyping import Array, Complex, Float
 from numpy.typing import ArrayLike
 
 from ..components import LARGEST_MATRIX, check_rows, components_of, is_array, least_squares, without_frame
-from ..errors import InvalidInput, nonnegative_number, positive_integer, positive_number, real_array, require, shown
+from ..errors import (
+    InvalidInput,
+    check_not_traced,
+    finite_number,
+    nonnegative_number,
+    positive_integer,
+    positive_number,
+    real_array,
+    require,
+    shown,
+)
 from ..printing import as_call
 from ..state import STUDENTS, TEACHERS, State
 from .field_problem import FieldProblem
@@ -85,6 +95,7 @@ class RandomFeatures(eqx.Module):
     noise: float
 
     def __init__(self, variances: ArrayLike | Array, target: ArrayLike | Array, noise: float = 0.0):
+        check_not_traced("RandomFeatures", variances=variances, target=target, noise=noise)
         variances, target = (
             np.atleast_1d(np.asarray(real_array(given, name), float))
             for given, name in ((variances, "variances"), (target, "target"))
@@ -124,6 +135,7 @@ class RandomFeatures(eqx.Module):
             >>> features.variances.round(1).tolist(), abs(features.target).round(2).tolist()
             ([9.0, 1.0, 0.0], [1.0, 0.0, 0.0])
         """
+        check_not_traced("RandomFeatures.from_data", X=X, labels=labels)
         X = without_frame(X, "X")
         if not is_array(X):
             raise InvalidInput(
@@ -197,6 +209,9 @@ class RandomFeatures(eqx.Module):
         return problem, State.of(overlaps, None)
 
 
+_MOST_DRAWN = 10**7  # features
+
+
 class PowerLawFeatures(RandomFeatures):
     r"""[`RandomFeatures`] of infinitely many coordinates with power laws: variances $j^{-2a}$, targets $j^{-b}$.
 
@@ -231,7 +246,11 @@ class PowerLawFeatures(RandomFeatures):
     def __init__(
         self, input_exponent: float, target_exponent: float, noise: float = 0.0, *, coordinates_drawn: int = 10
     ):
+        check_not_traced(
+            "PowerLawFeatures", input_exponent=input_exponent, target_exponent=target_exponent, noise=noise
+        )
         positive_number(input_exponent, "input_exponent")
+        finite_number(target_exponent, "target_exponent")
         a, b = float(input_exponent), float(target_exponent)
         require(a > 0.5, f"input_exponent = {a:g} was given; up to 1/2 the variances j^-2a have no sum: take more.")
         require(
@@ -261,7 +280,7 @@ class PowerLawFeatures(RandomFeatures):
         return np.inf
 
     def drawn(self, size: int) -> tuple[np.ndarray, np.ndarray]:
-        ranks = np.arange(1.0, self.coordinates_drawn * size + 1)
+        ranks = np.arange(1.0, self.coordinates_drawn * positive_integer(size, "size", maximum=_MOST_DRAWN) + 1)
         return ranks ** (-2 * self.input_exponent), ranks**-self.target_exponent
 
     def coordinates(self) -> Coordinates:

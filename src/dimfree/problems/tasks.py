@@ -10,7 +10,18 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, check_finite, flag, is_concrete, nonnegative_number, real_array, require, shown
+from ..errors import (
+    InvalidInput,
+    check_finite,
+    finite_number,
+    flag,
+    is_concrete,
+    neurons,
+    nonnegative_number,
+    real_array,
+    require,
+    shown,
+)
 from ..functions import Function, as_function
 from ..gaussian.activations import Activation
 from ..gaussian.resolution import Resolution, finest, highest_degree
@@ -121,6 +132,8 @@ class Tasks(FieldProblem):
 
         Lee, Goldt & Saxe, ICML 2021.
         """
+        finite_number(similarity, "similarity")
+        nonnegative_number(switch, "switch")
         if is_concrete(similarity):
             require(abs(float(similarity)) <= 1, f"similarity = {shown(similarity)} was given; it is from -1 to 1.")
         task = TwoLayer(width, teacher_width, activation, noise, teacher_readout=teacher_readout)
@@ -153,6 +166,7 @@ class Tasks(FieldProblem):
         Biehl & Schwarze, J. Phys. A 26 (1993) 2651, for teachers whose drift is known.
         """
         nonnegative_number(drift, "drift")
+        teacher_width = neurons(teacher_width, "teacher_width")
         rate, identity = jnp.asarray(drift, float), jnp.eye(teacher_width)
 
         def view(alpha):
@@ -182,6 +196,7 @@ class Tasks(FieldProblem):
 
         Saglietti, Sarao Mannelli & Saxe, NeurIPS 2022.
         """
+        nonnegative_number(switch, "switch")
         noises = jnp.asarray(real_array(noise, "noise"))
         if noises.shape != (2,):
             raise InvalidInput(f"noise has shape {noises.shape}; give two numbers, for the easy samples first.")

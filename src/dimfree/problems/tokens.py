@@ -279,7 +279,7 @@ class ContrastivePair(FieldProblem):
                 np.abs(number) <= 1, f"correlation = {shown(correlation)} was given; a correlation is from -1 to 1."
             )
         self.tokens, self.correlations = 2, jnp.eye(2) + jnp.asarray(number, float) * (1 - jnp.eye(2))
-        if not callable(loss) and loss != "cross-entropy":
+        if not callable(loss) and not (isinstance(loss, str) and loss == "cross-entropy"):
             raise InvalidInput(
                 f"loss = {shown(loss)} was given; choose 'cross-entropy', or give a JAX function of similarity and "
                 "agreement."
@@ -326,10 +326,10 @@ def as_tokens(tokens: Any) -> tuple[int | None, Float[Array, "L L"] | None]:
     """
     if tokens is None:
         return None, None
-    if np.ndim(tokens) == 0:
+    if not isinstance(tokens, list | tuple | np.ndarray | jax.Array) or getattr(tokens, "shape", None) == ():
         return positive_integer(tokens, "tokens"), None
     matrix = jnp.asarray(real_array(tokens, "tokens"))
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise InvalidInput(
             f"tokens has shape {matrix.shape}; give how many inputs a sample is, or their correlations, shape (L, L)."
         )

@@ -42,7 +42,7 @@ def scale_of(normalisation: Normalisation, width: int) -> float:
 
 def as_readout(readout: ArrayLike | Array | None, width: int, name: str) -> Float[Array, " n"]:
     """Second-layer weights as an array, ones if left out."""
-    array = jnp.ones(width) if readout is None else jnp.asarray(real_array(readout, "readout"))
+    array = jnp.ones(width) if readout is None else jnp.asarray(real_array(readout, name))
     if array.shape != (width,):
         raise InvalidInput(f"{name} has shape {array.shape}; a network of width {width} needs {width} numbers.")
     check_finite(array, name)
@@ -506,6 +506,6 @@ def other_activation(teacher: str | Callable | Activation | None, student: Activ
     """The teachers' activation as given; None where it is that of the students, with the same numbers."""
     if teacher is None:
         return None
-    given = as_activation(teacher)
+    given = as_activation(teacher, "teacher_activation")
     same = given.function.recipe == student.function.recipe and is_concrete(given, student)
     return None if same and all(map(np.array_equal, given.function.numbers, student.function.numbers)) else given

@@ -5,7 +5,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, is_concrete, positive_integer, require
+from ..errors import InvalidInput, is_concrete, positive_integer, require, shown
 from ..limits import MeanLimit
 from ..problems import Problem
 from ..state import State
@@ -104,6 +104,8 @@ def conserved_frame(state: State) -> Float[Array, "*batch p k"]:
 
     Bocchi et al. 2026, eq. (22), where the closure of $Q$ is an assumption; it is a theorem.
     """
+    if not isinstance(state, State):
+        raise InvalidInput(f"state = {shown(state)} was given; pass dimfree.State(Q=..., M=...).")
     if state.width < state.teacher_width:
         raise InvalidInput(
             f"The State has p = {state.width} students and k = {state.teacher_width} teachers; a frame needs p >= k."
@@ -136,6 +138,8 @@ def closest_solution(problem: Problem, start: State) -> State:
     Bocchi et al. 2026, eqs. (19)-(21), for $P = I$.
     """
     problem = check_quadratic(problem)
+    if not isinstance(start, State):
+        raise InvalidInput(f"start = {shown(start)} was given; pass dimfree.State(Q=..., M=...).")
     if (start.width, start.teacher_width) != (problem.width, problem.teacher_width):
         raise InvalidInput(
             f"The start has p = {start.width} and k = {start.teacher_width}, the problem p = {problem.width} and "

@@ -12,13 +12,23 @@ from numpy.typing import ArrayLike
 
 from ..algorithms.coordinate_wise import check_coordinates
 from ..algorithms.online import OnlineAlgorithm, check_online
-from ..errors import InvalidInput, check_key, check_memory, in_bytes, is_concrete, positive_integer
+from ..errors import InvalidInput, check_key, check_memory, choice, in_bytes, is_concrete, positive_integer
 from ..last_axis import map_last_axis
 from ..linear_maps import only_forwards
 from ..problems import Problem
 from ..problems.base import check_problem
 from ..state import State, check_state
-from ..trajectory import Outcome, Trajectory, bytes_of_state, check_starts, first_of, provenance, save_alphas, steps_at
+from ..trajectory import (
+    Outcome,
+    Trajectory,
+    bytes_of_state,
+    check_event,
+    check_starts,
+    first_of,
+    provenance,
+    save_alphas,
+    steps_at,
+)
 from . import exact, vectors
 from .devices import Progress, at_once, devices_for, in_parts, in_segments, joined, on_each, parts_for, spread
 from .loop import LANES, Lanes, Loop, Results, block_length, blocks_done
@@ -46,7 +56,8 @@ def simulate_online(
     """[`simulate`] where each sample is used once; whether a run ends is looked at every so many steps."""
     check_problem(problem, "spectrum", "tokens", "change")
     check_online(algorithm)
-    method, memory = method or "exact", _MEMORY if memory is None else memory
+    method, memory = "exact" if method is None else method, _MEMORY if memory is None else memory
+    choice(method, "method", ("exact", "vectors"))
     d = positive_integer(d, "d")
     if algorithm.by_coordinate is not None:
         check_coordinates(problem, algorithm, d)
@@ -57,8 +68,6 @@ def simulate_online(
             )
     runs = positive_integer(runs, "runs")
     memory = positive_integer(memory, "memory")
-    if not (isinstance(method, str) and method in ("exact", "vectors")):
-        raise InvalidInput(f"method = {method!r} was given; choose 'exact' (any d) or 'vectors'.")
     check_key(key)
     alphas = save_alphas(alpha, bytes_of_state(problem), runs=runs)
     if not isinstance(alphas, np.ndarray):
@@ -81,6 +90,8 @@ def simulate_online(
     check_state(states if start.batch_shape else first_of(states), sphere=algorithm.sphere)
     vectors.check_rank(states, problem.inputs, d)
     states = algorithm.begin(states)
+    if stop is not None:
+        check_event(stop, first_of(states))
     dimension = jnp.asarray(d, float) if method == "exact" else d
     keys = jax.random.split(key, runs)
     different, place = np.unique(save_steps, return_inverse=True)

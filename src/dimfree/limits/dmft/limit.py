@@ -10,7 +10,16 @@ import numpy as np
 from jaxtyping import Float
 
 from ...algorithms.reused import MultiPassSGD, ReusedData
-from ...errors import InvalidInput, check_key, flag, is_concrete, positive_integer, positive_number, shown
+from ...errors import (
+    InvalidInput,
+    check_key,
+    check_not_traced,
+    flag,
+    is_concrete,
+    positive_integer,
+    positive_number,
+    shown,
+)
 from ...integration import Found, Settings
 from ...problems import FieldProblem, Problem
 from ...problems.base import check_problem
@@ -276,8 +285,11 @@ def dmft(
         paths = positive_integer(paths, "paths", minimum=2)
         if paths & (paths - 1):
             raise InvalidInput(f"paths = {paths} was given; take a power of two (the points are those of a Sobol net).")
+    check_not_traced("dmft", target_error=target_error)
     positive_number(target_error, "target_error")
     most = positive_integer(most_populations, "most_populations", minimum=_LEAST)
     memory = positive_integer(memory, "memory")
+    if store is not None and not isinstance(store, str | Path):
+        raise InvalidInput(f"store = {shown(store)} was given; it is the path of a directory.")
     store = None if store is None else Path(store)
     return DMFTLimit(problem, algorithm, flow, float(target_error), paths, most, store, memory)
