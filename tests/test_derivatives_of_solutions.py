@@ -7,7 +7,7 @@ import pytest
 
 import dimfree
 from dimfree import InvalidInput, OnlineSGD, PhaseRetrieval, State
-from dimfree.linear_maps import linear_map
+from dimfree.linear_maps import linear_map, only_backwards
 
 START = State(Q=[[1.0]], M=[[0.1]])
 
@@ -92,3 +92,21 @@ def test_runs_are_differentiated_forwards_only():
     h = 1e-5
     difference = (mean_risk(0.05 + h) - mean_risk(0.05 - h)) / (2 * h)
     np.testing.assert_allclose(jax.jacfwd(mean_risk)(0.05), difference, rtol=1e-5)
+
+
+def test_what_goes_backwards_once_is_known_where_it_can_be_seen():
+    seen = []
+
+    def watched(x):
+        seen.append(only_backwards(x))
+        return x**2
+
+    expected = [True, True, True, False, False, False, False]
+    jax.grad(watched)(1.0)
+    jax.jit(jax.grad(watched))(1.0)
+    jax.vmap(jax.grad(watched))(jnp.ones(2))
+    jax.jacfwd(watched)(1.0)
+    jax.hessian(watched)(1.0)
+    jax.grad(jax.jit(watched))(1.0)
+    watched(1.0)
+    assert seen == expected

@@ -5,6 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.extend.core
 import jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
@@ -30,6 +31,25 @@ def linear_map(
     return _linear_map.bind(
         *fixed, *moving, map=forward, transpose=backward, number=len(fixed), avals=avals, words=words, is_given=True
     )
+
+
+def only_backwards(*trees: Any) -> bool:
+    """Whether what is differentiated here is so backwards and once, as far as can be seen from inside of a `jit`.
+
+    Then nothing has to be ready for derivatives forwards, which costs another solution.
+    """
+    kinds = [_kinds(leaf) for leaf in jax.tree.leaves(trees)]
+    return any(kinds) and all(each in ([], ["LinearizeTracer"]) for each in kinds)
+
+
+def _kinds(leaf: Any) -> list[str]:
+    """The ways in which a number is differentiated, the innermost first."""
+    found = []
+    while isinstance(leaf, jax.core.Tracer):
+        name = type(leaf).__name__
+        found += [name] if name in ("JVPTracer", "LinearizeTracer") else []
+        leaf = getattr(leaf, "primal", getattr(leaf, "val", None))
+    return found
 
 
 @eqx.filter_custom_jvp

@@ -16,13 +16,18 @@ from .settings import DIVERGED_ABOVE
 
 @eqx.filter_jit
 def solve_adaptively(
-    limit: Any, start: Any, alphas, tolerances, max_steps: int, stop, *, frozen: bool = False
+    limit: Any, start: Any, alphas, tolerances, max_steps: int, stop, *, frozen: bool = False, backwards: bool = False
 ) -> dict[str, Any]:
     """A limit's `vector_field` from its `initial` values by Tsit5 or `FrozenAverages`, to tolerances, with events.
 
     Of a limit this uses besides `coordinates_of` (those among the values that are coordinates of the State) and
-    `observed` (the fields of a Trajectory that the values make).
+    `observed` (the fields of a Trajectory that the values make). Derivatives go either way; with `backwards` they go
+    backwards only, and cost one solution less.
     """
+    if backwards:
+        return _integrated(
+            limit, start, alphas, tolerances, stop, max_steps, frozen, diffrax.RecursiveCheckpointAdjoint()
+        )
     if stop is not None:  # what it closes over is differentiated too
         state = jax.eval_shape(lambda: limit.observed(limit.initial(start), start)["state"])
         stop = eqx.filter_closure_convert(stop, state)

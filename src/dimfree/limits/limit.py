@@ -12,6 +12,7 @@ from ..algorithms import OnlineAlgorithm, ReusedData
 from ..errors import real_array
 from ..gaussian.rules import Accuracy, Averaging
 from ..integration import Found, Settings, solve_adaptively
+from ..linear_maps import only_backwards
 from ..problems import Problem
 from ..state import check_state
 from ..trajectory import Trajectory, bytes_of_state, check_start, save_alphas
@@ -138,7 +139,16 @@ class Limit(eqx.Module, Generic[Solution]):
         tolerances = tuple(real_array(each, "tolerance") for each in (relative, absolute))
         tolerances = tolerances[0], tolerances[1] * self.units(start)
         frozen = self.freezes(start, times)
-        arrays = solve_adaptively(self, start, times, tolerances, settings.max_steps, settings.stop, frozen=frozen)
+        arrays = solve_adaptively(
+            self,
+            start,
+            times,
+            tolerances,
+            settings.max_steps,
+            settings.stop,
+            frozen=frozen,
+            backwards=only_backwards(self, start, times, settings.stop),
+        )
         solver = "exponential Adams with frozen averages" if frozen else "Tsit5"
         return Found(arrays, {"solver": f"{solver}, relative tolerance {relative}, absolute {absolute}"})
 
