@@ -65,7 +65,7 @@ def _solved_jvp(primals, tangents, *, max_steps: int, frozen: bool):
             for place, value in zip((*known, *moved), (*given, *chosen), strict=True):
                 every[place] = value
             all_primals = eqx.combine(jax.tree.unflatten(structure, every), rest)
-            solved = _integrated(*all_primals, max_steps, frozen, adjoint)
+            solved = _integrated(*all_primals, max_steps=max_steps, frozen=frozen, adjoint=adjoint)
             return jax.tree.leaves(eqx.filter(solved, eqx.is_inexact_array))
 
         return of_moved, [given[known.index(place)] for place in moved]
