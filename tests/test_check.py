@@ -121,7 +121,8 @@ def drawn():
     problem = str(RNG.choice(list(PROBLEMS)))
     algorithm = str(RNG.choice(list(PLAIN if problem == "tensor" else ALGORITHMS)))
     rate = round(PROBLEMS[problem][1] * RNG.uniform(0.5, 1.2), 3)
-    return problem, algorithm, rate, int(RNG.choice([1, 1, 4])), float(RNG.choice([0.0, 0.2]))
+    batch_size, ridge = int(RNG.choice([1, 1, 4])), float(RNG.choice([0.0, 0.2]))
+    return problem, algorithm, rate, 1 if problem == "mixture" else batch_size, ridge
 
 
 @SLOW
@@ -162,10 +163,10 @@ WRONG = {
         TwoLayer(2, 1, "erf", noise=0.1).with_inputs(dimfree.Spectrum([4.2, 1.0, 0.5], [0.2, 0.3, 0.5])),
         OnlineSGD(1.0),
     ),
-    "clusters closer by 5%": (
+    "clusters less spread by 20%": (
         PROBLEMS["mixture"][0],
         OnlineSGD(0.8),
-        Mixture.binary(2, 2.1, readout=[0.7, -0.4]),
+        Mixture.binary(2, 2.5, readout=[0.7, -0.4]),
         OnlineSGD(0.8),
     ),
     "a later switch": (Tasks.switching(2, 0.6, 0.3), OnlineSGD(1.0), Tasks.switching(2, 0.6, 0.35), OnlineSGD(1.0)),
@@ -192,11 +193,12 @@ def test_a_term_lost_or_scaled_does_not_agree(name):
     assert not dimfree.check(SQUARE, algorithm, limit=limit, alpha=3.0).agrees
 
 
-def test_a_learning_rate_that_is_off_by_three_percent_is_found():
-    """By what remains as d grows: slopes and the drift at the start are within what chance may do."""
+def test_a_schedule_that_is_right_at_the_start_only_is_found():
+    """By what remains as d grows, of a rate that is 8% too large in the end; the drift at the start is right."""
     problem = TwoLayer(2, 2, "erf")
-    limit = dimfree.ode(problem, OnlineSGD(1.545, sphere=True))
-    result = dimfree.check(problem, OnlineSGD(1.5, sphere=True), limit=limit)
+    limit = dimfree.ode(problem, OnlineSGD(lambda alpha: 1.5 * (1 + 0.04 * alpha), sphere=True))
+    result = dimfree.check(problem, OnlineSGD(lambda alpha: 1.5 + 0 * alpha, sphere=True), limit=limit)
+    assert not result.agrees, str(result)
     assert result.something_remains, str(result)
-    assert not result.slower, str(result)
+    assert not result.drift_is_off, str(result)
     assert "What remains as d grows is most certain in" in str(result)
