@@ -13,9 +13,10 @@ class Progress:
     """Cells done, the rate, and the time left; all of it on the error stream."""
 
     def __init__(self, cells: int, done: int, *, shown: bool = True):
-        self.total, self.done, self.before = cells, done, done
+        self.total, self.done = cells, done
         self.troubles = 0
-        self.began = self.last = time.monotonic()
+        self.last = time.monotonic()
+        self.since: tuple[float, int] | None = None  # when the first result came, and how many cells were done
         self.shown = shown
         self.bar: Any = None
 
@@ -48,6 +49,8 @@ class Progress:
         """Some more cells are done; `troubles` of them failed or took too long."""
         self.done += cells
         self.troubles += troubles
+        if self.since is None:  # until then workers have started and compiled
+            self.since = time.monotonic(), self.done
         if self.bar is not None:
             self.bar.update(self.task, completed=self.done, rate=self._rate_words())
         elif self.shown and time.monotonic() - self.last > _EVERY:
@@ -56,18 +59,19 @@ class Progress:
 
     def line(self) -> str:
         """Where it is, in words."""
-        words = f"{self.done:,} of {self.total:,} cells ({self.done / max(self.total, 1):.1%})"
-        if self.done > self.before:
-            words += f", {self._rate_words()}"
+        words = [f"{self.done:,} of {self.total:,} cells ({self.done / max(self.total, 1):.1%})", self._rate_words()]
         if self.rate > 0 and self.done < self.total:
-            words += f", {duration((self.total - self.done) / self.rate)} left"
-        return words
+            words.append(f"{duration((self.total - self.done) / self.rate)} left")
+        return ", ".join(word for word in words if word)
 
     @property
     def rate(self) -> float:
-        """Cells in a second, since it began."""
-        return (self.done - self.before) / max(time.monotonic() - self.began, 1e-9)
+        """Cells in a second, since the first result came; zero before the second."""
+        if self.since is None:
+            return 0.0
+        began, before = self.since
+        return (self.done - before) / max(time.monotonic() - began, 1e-9)
 
     def _rate_words(self) -> str:
-        troubles = f", {self.troubles} failed" if self.troubles else ""
-        return f"{self.rate:.3g} cells/s{troubles}"
+        words = [f"{self.rate:.3g} cells/s"] if self.rate > 0 else []
+        return ", ".join(words + [f"{self.troubles} failed"] * (self.troubles > 0))
