@@ -39,6 +39,12 @@ def test_coordinates_and_values_are_inverse_to_each_other():
         np.testing.assert_allclose(control.coordinates(9.0), [1.0])  # beyond the bounds: the nearest
 
 
+def test_a_schedule_of_a_rate_begins_at_zero_or_above():
+    with pytest.raises(dimfree.InvalidInput, match="a rate is zero or positive"):
+        plan_of({RATE: (-1.0, 1.0, 4)})
+    assert plan_of({RATE: (0.0, 1.0, 4)}).size == 4
+
+
 def test_the_mean_of_a_schedule_is_over_the_time_of_its_knots():
     times = np.array([2.0, 3.0, 7.0])
     (control,) = plan_of({RATE: (0.0, 4.0, times)}).controls

@@ -168,6 +168,31 @@ def test_a_law_is_the_exact_mean_of_sgd_less_what_is_irreducible():
     assert law.predicted == {"size": 0.5}
 
 
+def test_a_tail_that_no_feature_tells_apart_is_not_lost():
+    """A spectrum that nearly has no sum: what is beyond the last group is 8e-5 of the trace, 1% of the target."""
+    a, b, size = 0.6, -0.05, 1000
+    coordinates = dimfree.PowerLawFeatures(a, b).coordinates()
+    assert coordinates.trace > 5e-5 * scipy.special.zeta(2 * a)
+    eigenvalues, numbers, energies, missed = deterministic_equivalent(coordinates, size)
+    np.testing.assert_allclose(numbers @ eigenvalues, scipy.special.zeta(2 * a), rtol=5e-6)
+    np.testing.assert_allclose(energies.sum() + missed, scipy.special.zeta(2 * a + 2 * b), rtol=5e-6)
+
+
+def test_what_drawn_features_miss_is_the_residual_of_the_best_of_them():
+    features, key = dimfree.RandomFeatures(RANKS[:40] ** -1.5, RANKS[:40] ** -0.3, noise=0.2), jax.random.key(8)
+    problem, start = features(12, key=key)
+    scaled = RANKS[:40, None] ** -0.75 * np.asarray(jax.random.normal(key, (40, 12)))
+    target = RANKS[:40] ** -1.05
+    residual = target - scaled @ np.linalg.lstsq(scaled, target)[0]
+    np.testing.assert_allclose(problem.noise, residual @ residual + 0.2, rtol=1e-9)
+    eigenvalues = np.linalg.svd(scaled)[1] ** 2
+    np.testing.assert_allclose(problem.inputs.eigenvalues, eigenvalues, rtol=1e-9)
+    explained = np.sum(
+        np.asarray(problem.inputs.eigenvalues) * np.asarray(start.overlaps["teachers", "teachers"]).ravel()
+    )
+    np.testing.assert_allclose(explained, target @ target - residual @ residual, rtol=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("a", "b"), [(1.0, 0.75), (0.8, 0.3), (1.5, 0.75), (0.8, 1.2), (1.2, 2.0)])
 def test_exponents_of_the_frontier(a, b):
