@@ -1256,6 +1256,14 @@ EQUIVALENT = {
         "limits/coordinate_wise.py",
         "scale = jnp.where(moves, 1 / (jnp.sqrt(jnp.where(moves, mean, (2.0))) + self.coordinate_rule.epsilon), 0.0)",
     ): "any number will do under a root that is not used",
+    (
+        "limits/diffusion.py",
+        "own = (jnp.einsum('bnm,cb->bncm', variances * state.blocks_of(f, g), jnp.eye(inputs.blocks)))",
+    ): "the identity is symmetric",
+    (
+        "algorithms/norms.py",
+        "return jnp.where(square > 0, number(self.norm) / jnp.sqrt(jnp.where(square > 0, square, 1.0)), (1.0))",
+    ): "slopes of zero stay zero, whatever multiplies them",
 }
 
 
