@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..algorithms import OnlineSGD
 from ..algorithms.online import check_online_sgd
 from ..algorithms.schedules import rate_at
-from ..errors import InvalidInput, check_key, check_not_traced, flag, positive_integer
+from ..errors import InvalidInput, check_key, check_not_traced, flag, positive_integer, positive_number, shown
 from ..problems import MultiIndex, Problem, TwoLayer
 from ..problems.base import check_problem
 from ..simulation import simulate
@@ -121,11 +121,14 @@ def sample_complexity(
     check_not_traced("sample_complexity", problem=problem, algorithm=algorithm, level=level, key=key)
     progress = flag(progress, "progress")
     check_problem(problem)
+    if not isinstance(dimensions, Sequence | np.ndarray) or isinstance(dimensions, str | bytes):
+        raise InvalidInput(f"dimensions = {shown(dimensions)} was given; give at least two, such as [100, 1_000].")
     cells = [positive_integer(d, "dimensions", minimum=2) for d in dimensions]
     if len(cells) < 2 or any(later <= earlier for earlier, later in itertools.pairwise(cells)):
-        raise InvalidInput(f"dimensions = {dimensions} was given; a slope needs at least two, increasing.")
-    if not 0 < level < 1:
-        raise InvalidInput(f"level = {level} was given; it is an overlap, between 0 and 1.")
+        raise InvalidInput(f"dimensions = {shown(dimensions)} was given; a slope needs at least two, increasing.")
+    positive_number(level, "level")
+    if not level < 1:
+        raise InvalidInput(f"level = {shown(level)} was given; it is an overlap, between 0 and 1.")
     runs = positive_integer(runs, "runs", minimum=8)
     known = isinstance(problem, TwoLayer | MultiIndex)
     exponent = information_exponent(problem) if known else None

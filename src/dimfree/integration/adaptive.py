@@ -42,8 +42,8 @@ _ONCE = (
 
 @eqx.filter_custom_jvp
 def _solved(limit, start, alphas, tolerances, stop, *, max_steps: int, frozen: bool) -> dict[str, Any]:
-    backwards = diffrax.RecursiveCheckpointAdjoint()
-    return _integrated(limit, start, alphas, tolerances, stop, max_steps, frozen, backwards)
+    how = {"max_steps": max_steps, "frozen": frozen, "adjoint": diffrax.RecursiveCheckpointAdjoint()}
+    return _integrated(limit, start, alphas, tolerances, stop, **how)
 
 
 @_solved.def_jvp
@@ -88,7 +88,7 @@ def _is_none(leaf: Any) -> bool:
     return leaf is None
 
 
-def _integrated(limit, start, alphas, tolerances, stop, max_steps: int, frozen: bool, adjoint) -> dict[str, Any]:
+def _integrated(limit, start, alphas, tolerances, stop, *, max_steps, frozen, adjoint) -> dict[str, Any]:
     initial, jumps = limit.initial(start), limit.problem.jumps
     # A shorter step would be lost in the clock at the end. At the beginning a spectrum over many scales may need it.
     shortest = 1e-16 * alphas[-1]

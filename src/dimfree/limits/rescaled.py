@@ -9,6 +9,7 @@ import scipy.linalg
 from jaxtyping import Float
 
 from ..errors import InvalidInput, require
+from ..problems import Problem
 from ..state import State
 from ..trajectory import check_start
 from .diffusion import increment_covariance, value_and_jacobian
@@ -148,6 +149,14 @@ class RescaledLimit:
     __repr__ = __str__
 
 
+def _checked(problem: Problem, at: State) -> State:
+    """The State that a limit is at, or an error in terms of `at`."""
+    try:
+        return check_start(problem, at, trained=False)
+    except InvalidInput as refusal:
+        raise InvalidInput(f"at is not a State of this problem. {refusal}") from None
+
+
 def rescaled(limit: MeanLimit, at: State) -> RescaledLimit:
     r"""The diffusion of $\tilde u = d^{1/2} (u - u_*)$ around a fixed point of the ODE.
 
@@ -165,7 +174,7 @@ def rescaled(limit: MeanLimit, at: State) -> RescaledLimit:
     wrong, and in 5.1 the covariances between overlaps of neurons of different classes are missing.
     """
     check_mean_limit(limit)
-    at = check_start(limit.problem, at, trained=False)
+    at = _checked(limit.problem, at)
     drift, jacobian, diffusion = (np.asarray(part) for part in _linearised(limit, at))
     scale = np.abs(jacobian).max() * (1 + np.abs(np.asarray(limit.coordinates.pack(at))).max())
     if not np.abs(drift).max() <= _AT_REST * scale:
@@ -194,7 +203,7 @@ def rescaled_overlaps(limit: MeanLimit, at: State) -> RescaledLimit:
     Ben Arous et al. 2022, Proposition 3.3.
     """
     check_mean_limit(limit)
-    at = check_start(limit.problem, at, trained=False)
+    at = _checked(limit.problem, at)
     require(np.asarray(at.M) == 0, "The overlaps M are not zero; give a State with M = 0.")
     drift, jacobian, diffusion = (np.asarray(part) for part in _linearised(limit, at))
     labels = tuple(label for label in limit.coordinates.labels if label.startswith("M"))

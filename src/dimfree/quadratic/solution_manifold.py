@@ -115,7 +115,8 @@ def conserved_frame(state: State) -> Float[Array, "*batch p k"]:
         singular = np.asarray(values)
         require(
             singular[..., -1] > 1e-12 * singular[..., 0],
-            "M has not full column rank: some combination of the teachers is in no student, so no solution is closest.",
+            "The State's M has not full column rank: some combination of the teachers is in no student, so no solution "
+            "is closest.",
         )
     return left @ right
 
