@@ -255,9 +255,9 @@ MUTANTS = (
     Mutant(
         "thermal noise of half its temperature",
         "limits/dmft/process.py",
-        "return 2 * self.algorithm.temperature_at(self.times[k]) * (self.times[k + 1] - self.times[k])",
-        "return self.algorithm.temperature_at(self.times[k]) * (self.times[k + 1] - self.times[k])",
-        "tests/test_dmft.py",
+        "return 2 * self.algorithm.temperature_at(start) * duration",
+        "return self.algorithm.temperature_at(start) * duration",
+        "tests/test_dmft.py -k kernels_are_those",
     ),
     Mutant(
         "samples enter and leave the batch without the batch fraction in the rate",
@@ -285,9 +285,9 @@ MUTANTS = (
     Mutant(
         "another population decided on by the error of the finer grid alone",
         "limits/dmft/limit.py",
-        "believed.append(extrapolated(times, *found[-1]))",
-        "believed.append(extrapolated(times, found[-1][0]))",
-        "tests/test_dmft.py",
+        'rows = [extrapolated(times, *grids)["M"] for grids in found]',
+        'rows = [extrapolated(times, grids[0])["M"] for grids in found]',
+        "tests/test_dmft.py -k error_that_is_asked",
     ),
     # Averages to a tolerance.
     Mutant(
@@ -1226,6 +1226,42 @@ MUTANTS = (
         "left = np.where(wanted > 0, wanted**2 - between, 0.0)",
         "left = np.where(wanted > 0, wanted**2, 0.0)",
         "tests/test_data.py -k runs_that_are_needed",
+        # What a mean-field theory of reused data states.
+    ),
+    Mutant(
+        "a flow with the temperature at the start of each step",
+        "limits/dmft/process.py",
+        "return duration * jnp.asarray(_PARTS) @ self._temperatures(k)",
+        "return 2 * self.algorithm.temperature_at(start) * duration",
+        "tests/test_dmft.py -k miss_variance",
+    ),
+    Mutant(
+        "the readout of the problem in place of the start's",
+        "limits/dmft/limit.py",
+        "_with_readout(self.problem, start),",
+        "self.problem,",
+        "tests/test_dmft.py -k readout_is",
+    ),
+    Mutant(
+        "a few populations as if they were many",
+        "limits/dmft/solution.py",
+        "scipy.stats.t.ppf(0.975, number - 1)",
+        "scipy.stats.norm.ppf(0.975)",
+        "tests/test_dmft_errors.py -k students",
+    ),
+    Mutant(
+        "the bias of a finite population is not in its error",
+        "limits/dmft/solution.py",
+        "np.mean(np.square(shifts), axis=0) if len(shifts) else 0.0",
+        "0.0",
+        "tests/test_dmft_errors.py -k bias_and",
+    ),
+    Mutant(
+        "the spread at one time alone",
+        "limits/dmft/solution.py",
+        "np.maximum(variance, nearby)",
+        "variance",
+        "tests/test_dmft_errors.py -k meet",
     ),
 )
 
