@@ -299,7 +299,7 @@ def test_theory_describes_sgd_on_gaussian_rows_and_the_result_shows_it(tmp_path)
     again = compared(np.load(tmp_path / "rows.npy", mmap_mode="r"))
     np.testing.assert_allclose(again.data, found.data, rtol=1e-9)
     np.testing.assert_array_equal(again.start_weights, found.start_weights)
-    assert not np.allclose(compared(rows, key=jax.random.key(1)).data, found.data)
+    assert not np.allclose(compared(rows, key=jax.random.key(1)).data[:16], found.data[:16])
 
 
 def test_the_picture_has_the_curves():
