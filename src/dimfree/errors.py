@@ -157,6 +157,18 @@ def shown(value: Any) -> str:
     return words if len(words) <= 200 else f"{words[:100]} ... {words[-50:]}"
 
 
+def returned_by(function: Callable[..., Any], name: str, size: int, wanted: str) -> Any:
+    """What a user's function, given as `name`, makes of a size, or an error that says what it raised."""
+    try:
+        return function(size)
+    except InvalidInput:
+        raise
+    except Exception as error:
+        raise InvalidInput(
+            f"{name} could not be called with {size}: {type(error).__name__}: {error}\nGive a function to {wanted}."
+        ) from error
+
+
 # Memory.
 
 

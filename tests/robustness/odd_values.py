@@ -138,11 +138,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         dimfree.exit_time,
         {"problem": PHASE, "algorithm": SPHERE, "d": 99, "runs": 2, "key": KEY, "methods": ("closed_form",)},
     ),
-    "best_learning_rate": (dimfree.best_learning_rate, {"problem": PHASE, "algorithm": SPHERE, "d": 99, "key": KEY}),
-    "overparameterisation_gain": (
-        dimfree.overparameterisation_gain,
-        {"problem": PHASE, "algorithm": SPHERE, "d": 99, "key": KEY},
-    ),
     "sample_complexity": (
         dimfree.sample_complexity,
         {
@@ -153,43 +148,9 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "key": KEY,
         },
     ),
-    "particle_error": (
-        dimfree.particle_error,
-        {"limit": dimfree.mean_field(ERF, SGD), "start": ONE, "alpha": 0.01, "resamples": 2, "key": KEY},
-    ),
-    "regimes": (
-        dimfree.regimes,
-        {"problem": dimfree.TwoLayer(2), "algorithm": SGD, "d": 9, "alpha": 0.1, "key": KEY, "runs": 2},
-    ),
     "scaling_law": (
         dimfree.scaling_law,
         {"family": dimfree.PowerLawFeatures(1.5, 1.0), "algorithm": SGD, "sizes": [2, 4], "samples": [10.0, 20.0]},
-    ),
-    "best_protocol": (
-        dimfree.best_protocol,
-        {
-            "problem": PHASE,
-            "algorithm": SGD,
-            "alpha": 0.1,
-            "over": {"learning_rate": (0.01, 0.1)},
-            "start": ONE,
-            "searches": 1,
-            "key": KEY,
-        },
-    ),
-    "check": (dimfree.check, {"problem": PHASE, "algorithm": SGD, "alpha": 0.1, "dimensions": (5, 10), "runs": 16}),
-    "from_data": (
-        dimfree.from_data,
-        {
-            "X": ROWS,
-            "target": np.ones((1, 5)),
-            "problem": ERF,
-            "algorithm": SGD,
-            "alpha": 0.5,
-            "runs": 8,
-            "key": KEY,
-            "blocks": 2,
-        },
     ),
     "equations": (dimfree.equations, {"problem": PHASE, "algorithm": SGD}),
     "open_study": (dimfree.open_study, {"path": "no such place"}),

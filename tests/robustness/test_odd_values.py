@@ -14,6 +14,18 @@ NOT_CALLED = {
     "Problem": "an abstract class",
     "from_optax": "takes objects of optax, and has a test of its own",
     "rescaled": "as rescaled_overlaps, for other problems",
+    **dict.fromkeys(
+        (
+            "best_learning_rate",
+            "best_protocol",
+            "check",
+            "from_data",
+            "overparameterisation_gain",
+            "particle_error",
+            "regimes",
+        ),
+        "a call that works computes for longer than a table can wait",
+    ),
     "Study": "checked by pydantic",
     "cite": "takes anything",
 }

@@ -187,6 +187,8 @@ def regimes(
     """
     check_not_traced("regimes", problem=problem, algorithm=algorithm, d=d, alpha=alpha, key=key)
     measure = None if measure is None else flag(measure, "measure")
+    if scales is not None and not isinstance(scales, ErrorScales):
+        raise InvalidInput(f"scales = {shown(scales)} was given; give the scales of another result, result.scales.")
     _check(problem, algorithm)
     d, runs = positive_integer(d, "d", minimum=problem.teacher_width + 1), positive_integer(runs, "runs", minimum=2)
     positive_number(alpha, "alpha")

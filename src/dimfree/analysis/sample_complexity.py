@@ -13,7 +13,16 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..algorithms import OnlineSGD
 from ..algorithms.online import check_online_sgd
 from ..algorithms.schedules import rate_at
-from ..errors import InvalidInput, check_key, check_not_traced, flag, positive_integer, positive_number, shown
+from ..errors import (
+    InvalidInput,
+    check_key,
+    check_not_traced,
+    flag,
+    positive_integer,
+    positive_number,
+    returned_by,
+    shown,
+)
 from ..problems import MultiIndex, Problem, TwoLayer
 from ..problems.base import check_problem
 from ..simulation import simulate
@@ -137,7 +146,9 @@ def sample_complexity(
     medians, expected = [], None
     check_key(key)
     for d, cell_key in zip(cells, jax.random.split(key, len(cells)), strict=True):
-        sgd = algorithm(d) if callable(algorithm) else algorithm
+        sgd = algorithm
+        if callable(algorithm):
+            sgd = returned_by(algorithm, "algorithm", d, "an algorithm, or give the algorithm itself")
         check_online_sgd(sgd)
         check_moves(sgd)
         if expected is None:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from ..algorithms.online import OnlineAlgorithm, check_online
-from ..errors import InvalidInput, positive_integer, shown
+from ..errors import InvalidInput, check_not_traced, positive_integer, real_array, returned_by, shown
 from ..limits import ode
 from ..problems import FieldProblem, Problem
 from ..simulation.mean import mean_states, why_no_mean
@@ -223,13 +223,23 @@ def scaling_law(
             f"family = {shown(family)} was given; pass a function of a size to a problem and its start, such as "
             "dimfree.PowerLawFeatures(...), or lambda size: (problem, start)."
         )
-    wanted = np.atleast_1d(np.asarray(sizes, float))
+    check_not_traced("scaling_law", family=family, algorithm=algorithm, sizes=sizes, samples=samples, d=d)
+    if not isinstance(algorithm, OnlineAlgorithm) and not callable(algorithm):
+        check_online(algorithm)
+    wanted = np.atleast_1d(np.asarray(real_array(sizes, "sizes")))
+    if wanted.ndim != 1 or not wanted.size or not np.isfinite(wanted).all():
+        raise InvalidInput(f"sizes = {shown(sizes)} was given; give numbers of features or students.")
     sizes = np.unique([positive_integer(round(float(size)), "sizes") for size in wanted])
     numbers = _samples(samples)
     risks, parameters, methods = [], [], set()
     for size in sizes.tolist():
-        problem, start = made(size)
-        chosen = algorithm if isinstance(algorithm, OnlineAlgorithm) else algorithm(size)
+        pair = returned_by(made, "family", size, "a problem and its start")
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], Problem)):
+            raise InvalidInput(f"family returned {shown(pair)} at size {size}; it must be a problem and its start.")
+        problem, start = pair
+        chosen = algorithm
+        if not isinstance(algorithm, OnlineAlgorithm):
+            chosen = returned_by(algorithm, "algorithm", size, "an algorithm, or give the algorithm itself")
         check_online(chosen)
         given = getattr(family, "d", size) if d is None else d
         dimension = positive_integer(given, "d")
@@ -255,8 +265,9 @@ def scaling_law(
 
 
 def _samples(samples: Any) -> Float[np.ndarray, " t"]:
-    given = np.atleast_1d(np.asarray(samples, float))
-    if np.any(~np.isfinite(given)) or np.any(given < 1) or np.any(np.diff(given) <= 0):
+    given = np.atleast_1d(np.asarray(real_array(samples, "samples")))
+    counted = given.ndim == 1 and given.size and np.all((given >= 1) & (given <= 2**53))
+    if not counted or np.any(np.diff(given) <= 0):
         raise InvalidInput(f"samples = {shown(samples)} was given; give numbers of samples, at least 1, increasing.")
     if len(given) > 1:
         return np.unique(np.round(given))
