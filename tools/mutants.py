@@ -1263,6 +1263,42 @@ MUTANTS = (
         "variance",
         "tests/test_dmft_errors.py -k meet",
     ),
+    # What may jump, and what is found out about a function.
+    Mutant(
+        "points far out count as if there were none near zero",
+        "gaussian/rules.py",
+        "weights = jax.nn.sigmoid(-excess)",
+        "weights = jnp.exp(-excess)",
+        "tests/gaussian/test_honest_errors.py -k rare",
+    ),
+    Mutant(
+        "the ratio of densities has that of one field",
+        "gaussian/rules.py",
+        "excess = 0.5 * (1 - spread**-2) * jnp.sum(nodes**2, axis=1) - dimension * np.log(spread)",
+        "excess = 0.5 * (1 - spread**-2) * jnp.sum(nodes**2, axis=1) - np.log(spread)",
+        "tests/gaussian/test_honest_errors.py -k few_samples",
+    ),
+    Mutant(
+        "a function that was not seen to jump is smooth",
+        "problems/observed.py",
+        "self.smooth = is_analytic(program, [place < 3 for place in range(len(program.invars))])",
+        "self.smooth = True",
+        "tests/test_outputs.py -k accuracy_of_several",
+    ),
+    Mutant(
+        "the nodes of a loss follow from its value",
+        "gaussian/resolution.py",
+        "return None if slopes is None else highest_degree([polynomial_degree(loss, dimension), slopes + 1])",
+        "return polynomial_degree(loss, dimension)",
+        "tests/gaussian/test_probing.py -k value_zero_without",
+    ),
+    Mutant(
+        "all shifts of a grid are along its diagonal",
+        "gaussian/rules.py",
+        "np.array([0.0, 0.5, 0.25, 0.75, 0.125, 0.625, 0.375])[places % 7],",
+        "np.zeros(directions),",
+        "tests/gaussian/test_probing.py -k diagonals",
+    ),
 )
 
 

@@ -78,6 +78,27 @@ def test_a_loss_of_value_zero_is_averaged_by_its_slopes():
     np.testing.assert_allclose(drift.Q[0, 0], np.sum(weight * (-0.6 * s * student + 0.09 * s**2)), atol=error)
 
 
+def test_a_loss_of_value_zero_without_a_stop_has_the_nodes_of_its_slopes():
+    """A custom derivative whose own derivative is right: nothing but the value is unlike a loss."""
+
+    @jax.custom_jvp
+    def nothing(x):
+        return 0.0 * x
+
+    @nothing.defjvp
+    def _(primals, tangents):
+        return nothing(primals[0]), jnp.tanh(2 * primals[0]) * tangents[0]
+
+    problem = dimfree.LocalFields(lambda student, teacher, noise, readout: nothing(student[0] - teacher[0]), 1, 1)
+    assert problem.smooth
+    assert problem.degree is None
+    u = np.linspace(-9, 9, 4000)  # the difference of the fields has variance 2 - 0.8
+    mean = np.sum(np.exp(-(u**2) / 2) * np.tanh(2 * np.sqrt(1.2) * u) * u) / np.sum(np.exp(-(u**2) / 2))
+    drift = dimfree.ode(problem, SGD).drift(0.0, STATE)
+    # The student's covariance with the difference is 0.6, the teacher's -0.6.
+    np.testing.assert_allclose(drift.M[0, 0], 0.3 * 0.6 / np.sqrt(1.2) * mean, rtol=1e-5)
+
+
 def test_drifts_of_stopped_gradients_have_the_derivatives_of_differences():
     """The curvature of such a loss is not the derivative of its slope, and must not be averaged in its place."""
     limit = dimfree.ode(dimfree.LocalFields(stands_in, 1, 1), SGD)
