@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import jax
 import numpy as np
-import scipy.stats
+import scipy.special
 
 from .algorithms.online import OnlineAlgorithm
 from .algorithms.schedules import Schedule
@@ -83,7 +83,7 @@ class CheckResult:
         return tuple(name for name, slope in self.slopes.items() if slope < _RATE - self._allowed(name))
 
     def _allowed(self, name: str) -> float:
-        errors = float(scipy.stats.norm.isf(_FALSE_ALARMS / 3 / len(self.slopes)))
+        errors = float(-scipy.special.ndtri(_FALSE_ALARMS / 3 / len(self.slopes)))
         return _SUBLEADING + errors * self.slope_errors.get(name, self.slope_error)
 
     @property
@@ -298,7 +298,7 @@ def _slope_error(dimensions, errors) -> float:
 
 def _student(runs: int, comparisons: int) -> float:
     """How many standard errors, estimated from so many runs, a mean is off by chance at worst."""
-    return float(scipy.stats.t.isf(_FALSE_ALARMS / 3 / 2 / max(1, comparisons), runs - 1))
+    return float(-scipy.special.stdtrit(runs - 1, _FALSE_ALARMS / 3 / 2 / max(1, comparisons)))
 
 
 def _remainders(labels, times, differences: dict[int, np.ndarray]) -> tuple[tuple[str, float, float, float], ...]:

@@ -64,7 +64,7 @@ def solve(
     times = limit.times(alpha, settings)
     begin = limit.prepare(start, settings)
     check_event(stop, first_of(begin) if runs is not None and stop is not None else begin)
-    _check_averages(limit, begin, times)
+    _check_averages(limit, begin, times, max_steps)
     found = limit.integrate(begin, times, settings)
     # What is recorded is put into words while the solver computes.
     return limit.result(
@@ -85,9 +85,10 @@ def solve(
 
 _UNKNOWN = 0.25  # the error of an average, over its size, beyond which what is solved is another equation
 _MOVED = 0.01  # how far such an error must carry the State to matter
+_PER_STEP = 3.3  # how far an explicit step may go, in units of the time over which the State relaxes
 
 
-def _check_averages(limit: Any, start: Any, times: Any) -> None:
+def _check_averages(limit: Any, start: Any, times: Any, max_steps: int) -> None:
     """Refuse a limit whose averages are not known where it starts: it would be wrong, and may be too stiff to end."""
     if not is_concrete((limit, start, times)):
         return
@@ -104,6 +105,13 @@ def _check_averages(limit: Any, start: Any, times: Any) -> None:
                 "are too large far out, where hardly any point lies. Take a smaller step to where the gradient is "
                 "taken, where there is one, or bounded slopes (an activation such as erf, dimfree.ClippedSlopes); "
                 "where all is a polynomial, rule=dimfree.GaussHermite(24) is exact. dimfree.simulate needs no averages."
+            )
+        largest = 1 + max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(state) if jnp.size(leaf))
+        if name == "drift" and size * float(times[-1]) > _PER_STEP * max_steps * largest:
+            raise InvalidInput(
+                f"The drift is so large where this starts ({size:.2g}) that the solver would need more than max_steps "
+                f"= {max_steps} steps, each with averages by {words}. Take a smaller learning rate, a smaller step to "
+                "where the gradient is taken, or a smaller alpha."
             )
 
 

@@ -267,6 +267,7 @@ _ALLOWED = {
     ("registry.py", "import_module"),  # names of the library's own table
     ("identity.py", "import_module"),  # what a user's own function, already loaded, imports when it is called
     ("identity.py", "find_spec"),  # whether such a module is installed
+    ("functions.py", "import_module"),  # where a function of a pickle is: who reads a pickle runs what it names anyway
     ("papers/shelf.py", "import_module"),  # packages that are installed as papers
     ("papers/shelf.py", "find_spec"),  # where such a package is, without importing it
     ("symbolic/__init__.py", "import_module"),  # names of a list

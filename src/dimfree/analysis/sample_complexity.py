@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import equinox as eqx
 import jax
@@ -146,10 +147,11 @@ def sample_complexity(
     medians, expected = [], None
     check_key(key)
     for d, cell_key in zip(cells, jax.random.split(key, len(cells)), strict=True):
-        sgd = algorithm
+        given: object = algorithm
         if callable(algorithm):
-            sgd = returned_by(algorithm, "algorithm", d, "an algorithm, or give the algorithm itself")
-        check_online_sgd(sgd)
+            given = returned_by(algorithm, "algorithm", d, "an algorithm, or give the algorithm itself")
+        check_online_sgd(given)
+        sgd = cast(OnlineSGD, given)
         check_moves(sgd)
         if expected is None:
             first = 4.0 / max(float(rate_at(sgd.learning_rate, jnp.zeros(()))), 1e-12)

@@ -25,9 +25,8 @@ def solve_adaptively(
     backwards only, and cost one solution less.
     """
     if backwards:
-        return _integrated(
-            limit, start, alphas, tolerances, stop, max_steps, frozen, diffrax.RecursiveCheckpointAdjoint()
-        )
+        adjoint = diffrax.RecursiveCheckpointAdjoint()
+        return _integrated(limit, start, alphas, tolerances, stop, max_steps=max_steps, frozen=frozen, adjoint=adjoint)
     if stop is not None:  # what it closes over is differentiated too
         state = jax.eval_shape(lambda: limit.observed(limit.initial(start), start)["state"])
         stop = eqx.filter_closure_convert(stop, state)
@@ -42,8 +41,8 @@ _ONCE = (
 
 @eqx.filter_custom_jvp
 def _solved(limit, start, alphas, tolerances, stop, *, max_steps: int, frozen: bool) -> dict[str, Any]:
-    how = {"max_steps": max_steps, "frozen": frozen, "adjoint": diffrax.RecursiveCheckpointAdjoint()}
-    return _integrated(limit, start, alphas, tolerances, stop, **how)
+    adjoint = diffrax.RecursiveCheckpointAdjoint()
+    return _integrated(limit, start, alphas, tolerances, stop, max_steps=max_steps, frozen=frozen, adjoint=adjoint)
 
 
 @_solved.def_jvp

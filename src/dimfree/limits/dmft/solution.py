@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.stats
+import scipy.special
 from jaxtyping import Float
 
 from ...algorithms.reused import GradientDescent, ReusedData
@@ -215,5 +215,5 @@ def _errors(times: np.ndarray, variance: np.ndarray, number: int) -> np.ndarray:
     first, last = np.searchsorted(times, times / 2), np.searchsorted(times, 2 * times, side="right")
     sums = np.concatenate([[0.0], np.cumsum(variance)])
     nearby = (sums[last] - sums[first]) / (last - first)
-    half_width = scipy.stats.t.ppf(0.975, number - 1) / scipy.stats.norm.ppf(0.975)
+    half_width = scipy.special.stdtrit(number - 1, 0.975) / scipy.special.ndtri(0.975)
     return half_width * np.sqrt(np.maximum(variance, nearby) / number)
