@@ -1245,8 +1245,8 @@ MUTANTS = (
     Mutant(
         "a few populations as if they were many",
         "limits/dmft/solution.py",
-        "scipy.stats.t.ppf(0.975, number - 1)",
-        "scipy.stats.norm.ppf(0.975)",
+        "scipy.special.stdtrit(number - 1, 0.975)",
+        "scipy.special.ndtri(0.975)",
         "tests/test_dmft_errors.py -k students",
     ),
     Mutant(
