@@ -285,8 +285,7 @@ class _Rush:
             )
             return
         elif loss is Loss.SILENT or (loss is not Loss.BESIDE and key in self.watch.began):
-            # Of a worker that died, only the task that it was at is named, not those that waited there. A silent one may
-            # not have said what it was at.
+            # Of a worker that died, only the task that it was at is named. A silent one may not have said which.
             attempt, most = (len(losses), _MOST_LOST) if loss is Loss.DIED else (hung, _MOST_HUNG)
             next_ = f"Attempt {attempt + 1} of {most} goes to another worker."
             self._say(f"Task {task} ({named(cells.index.tolist())}): {self._what(loss, key)}. {next_}")
