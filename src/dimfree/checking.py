@@ -96,7 +96,7 @@ class CheckResult:
 
     @property
     def remainder_deviation(self) -> float:
-        """How far from zero that is to which the mean difference tends as d grows, in its standard errors, at worst."""
+        """The limit of the mean difference as d grows, over its standard error: the largest of all entries."""
         if not self.remainders:
             return 0.0
         _, _, remainder, error = self.remainders[0]
@@ -297,7 +297,7 @@ def _slope_error(dimensions, errors) -> float:
 
 
 def _student(runs: int, comparisons: int) -> float:
-    """How many standard errors, estimated from so many runs, a mean is off by chance at worst."""
+    """Student's t: the deviation that chance exceeds in one of so many comparisons, at the rate of false alarms."""
     return float(-scipy.special.stdtrit(runs - 1, _FALSE_ALARMS / 3 / 2 / max(1, comparisons)))
 
 

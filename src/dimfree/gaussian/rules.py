@@ -108,7 +108,7 @@ class WideSobol(eqx.Module):
 
     **Arguments:**
 
-    - `points`: number of points, a power of two; each is used with its mirror image.
+    - `number`: of points, a power of two; each is used with its mirror image.
     """
 
     number: int = eqx.field(static=True)
